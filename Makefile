@@ -1,0 +1,42 @@
+# Everything one does with a checkout; `make` alone lists it.
+# A target is a line or two: what needs logic lives in scripts/.
+
+# The interpreter for .venv. Empty: python3, or python3.13, 3.12, 3.11 where that one is too old.
+PYTHON ?=
+UV_VERSION := 0.13.7
+BIN := .venv/bin
+
+# `make setup` is done when this file is there. Its name carries a checksum of the checkout's path:
+# a virtual environment does not survive a move, so a copied checkout builds its own.
+STAMP := .venv/.stamp-$(shell pwd | cksum | cut -d' ' -f1)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint bench lock clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-7s %s\n", $$1, $$2}' Makefile
+
+setup: $(STAMP) ## Make .venv with the pinned requirements (PYTHON=... chooses the interpreter)
+
+$(STAMP): requirements/dev.txt pyproject.toml scripts/setup
+	@PYTHON='$(PYTHON)' scripts/setup $@
+
+demo: setup ## Show Partage at work on this machine
+	@$(BIN)/partage demo
+
+test: setup ## Run the tests (ARGS=... goes to pytest)
+	@$(BIN)/python -m pytest $(ARGS)
+
+lint: setup ## Check format, style, types, layers and hygiene
+	@scripts/lint
+
+bench: setup ## Run the benchmarks (ARGS=... goes to them)
+	@$(BIN)/python -m bench $(ARGS)
+
+lock: ## Pin the requirements again (ARGS=--upgrade takes newer versions)
+	@PYTHON='$(PYTHON)' UV_VERSION=$(UV_VERSION) scripts/lock $(ARGS)
+
+clean: ## Remove .venv, caches and build output
+	rm -rf .venv .venv-lock build dist
+	rm -rf .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -prune -exec rm -rf {} +
