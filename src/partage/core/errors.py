@@ -1,0 +1,65 @@
+"""The tree of errors that Partage raises for people to read.
+
+::
+
+    PartageError
+    ├── InputError              what a person wrote cannot be used (exit code 2)
+    │   ├── QuantityError       text that is no Kubernetes quantity, or not a whole one
+    │   ├── DemandError         a pod's request that its dialect does not allow
+    │   └── TraceError          a trace file that cannot be read
+    └── LedgerError             a step that the state of a pod does not allow (confirming no hold)
+
+A *refusal* is not an error: that a demand does not fit is an answer, and a value
+(:mod:`partage.core.refusals`). A damaged annotation is a value too
+(:class:`partage.core.grants.Damage`), because it must be counted, not thrown.
+
+Every error says what happened, to what, and what to do next.
+"""
+
+from __future__ import annotations
+
+
+class PartageError(Exception):
+    """Anything Partage has to tell a person; ``code`` is stable, for programs."""
+
+    code = "error"
+
+    def __init__(self, what: str, *, instead: str = "") -> None:
+        self.what = what
+        self.instead = instead
+        super().__init__(f"{what}; {instead}" if instead else what)
+
+
+class InputError(PartageError):
+    """What was written cannot be used as it is."""
+
+    code = "bad-input"
+
+
+class QuantityError(InputError):
+    """A text that Kubernetes would not read as a quantity, or not as a whole number."""
+
+    code = "bad-quantity"
+
+
+class DemandError(InputError):
+    """A pod asks for something its dialect does not allow; ``field`` names the place."""
+
+    code = "bad-demand"
+
+    def __init__(self, field: str, problem: str, *, instead: str) -> None:
+        self.field = field
+        self.problem = problem
+        super().__init__(f"{field}: {problem}", instead=instead)
+
+
+class TraceError(InputError):
+    """A trace file that is not what its header or its rows promise."""
+
+    code = "bad-trace"
+
+
+class LedgerError(PartageError):
+    """A step that the recorded state of a pod does not allow."""
+
+    code = "bad-step"

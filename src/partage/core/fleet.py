@@ -1,0 +1,178 @@
+"""Fleet: all nodes with what is granted on them, and the decisions made over them.
+
+Two ways lead in. *Facts* (:meth:`Fleet.set_node`, :meth:`Fleet.admit`) are counted whether they
+fit or not, for they describe the world: a pod that somebody else bound does hold its memory.
+*Decisions* (:meth:`Fleet.hold`) are made here, and only where they fit, so they never put a card
+over its memory, its compute or its tenants. A pod has one entry at most, keyed by its uid: granting
+twice cannot be written down.
+
+A Hold is the reservation between "this node fits" and "bound". It is placed, moved by holding again
+on another node, confirmed, or it expires; the time is the caller's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from partage.core import (
+    answers,
+    cards,
+    demands,
+    errors,
+    fitting,
+    grants,
+    plans,
+    refusals,
+    searching,
+)
+from partage.core.inventory import Inventory
+from partage.core.policies import base
+from partage.core.rooms import NodeState
+
+
+class Hold(msgspec.Struct, frozen=True):
+    """A grant that is reserved but not yet bound; it ends by itself."""
+
+    grant: grants.Grant
+    expires_at: float
+
+
+class Fleet:
+    """The state that decisions are made from. The first policy is the default."""
+
+    def __init__(self, *policies: base.Policy[Any]) -> None:
+        self._policies = {policy.name: policy for policy in policies}
+        self._default = policies[0].name
+        self._inventory = Inventory()
+        self._answers = answers.Answers(self._inventory, self._policies, self._default)
+        self._expiries: dict[str, float] = {}  # pod uid -> when its hold ends
+
+    def set_node(self, node: cards.Node) -> None:
+        """Add a node or take over its new facts; its grants stay."""
+        self._inventory.set_node(node)
+
+    def remove_node(self, name: str) -> None:
+        """Forget a node; the grants on it wait, in case it comes back."""
+        self._inventory.remove_node(name)
+
+    def admit(self, grant: grants.Grant) -> None:
+        """Count a grant that exists, fitting or not; it replaces what the pod had."""
+        self._expiries.pop(grant.pod.uid, None)
+        self._inventory.add(grant)
+
+    def release(self, uid: str) -> grants.Grant | None:
+        """Give back what a pod had; None if it had nothing."""
+        self._expiries.pop(uid, None)
+        return self._inventory.remove(uid)
+
+    def set_policy(self, policy: base.Policy[Any]) -> Iterator[None]:
+        """Add a policy, or let one change its opinions.
+
+        Ranks are made anew when they are asked for. Whoever has time before that can iterate over
+        what is returned: each step makes one of them anew, those asked last first.
+        """
+        self._policies[policy.name] = policy
+        known = self._answers.forget()
+        return map(self._answers.prepare, known)
+
+    def best(
+        self, pod: demands.PodDemand, *, limit: int = 1, among: Container[str] | None = None
+    ) -> list[str]:
+        """The best nodes for a pod, best first; ``limit`` 0 means all that fit."""
+        return self._answers.best(pod, limit=limit, among=among)
+
+    def place(self, pod: demands.PodDemand, node: str) -> searching.Chosen | None:
+        """The positions of the cards that each container would get on a node; None: no fit."""
+        state = self.state(node)
+        return None if state is None else self._answers.place(state, pod)
+
+    def refuse(
+        self, pod: demands.PodDemand, among: Iterable[str] | None = None
+    ) -> list[refusals.Refusal]:
+        """Why the pod does not fit, for each node where it does not."""
+        plan = plans.Plan(pod)
+        names = self._inventory.ordinals if among is None else among
+        there = (self._inventory.state(name) for name in names)
+        found = (
+            refusals.refuse(state, plan, self._answers.card_policy(state, pod))
+            for state in there
+            if state is not None
+        )
+        return [refusal for refusal in found if refusal is not None]
+
+    def hold(
+        self, pod: grants.Pod, demand: demands.PodDemand, node: str, *, expires_at: float
+    ) -> Hold | refusals.Refusal:
+        """Reserve what the pod needs on a node, in place of an earlier hold of the same pod.
+
+        If it does not fit there, the earlier hold stays. A pod whose grant is confirmed keeps it:
+        deciding again would move a running pod.
+        """
+        before = self.hold_of(pod.uid)
+        if before is None and self.grant_of(pod.uid) is not None:
+            raise errors.LedgerError(
+                f"pod {pod.namespace}/{pod.name} already has its grant",
+                instead="release it before placing the pod again",
+            )
+        self._inventory.remove(pod.uid)
+        decided = self._decide(pod, demand, node)
+        if isinstance(decided, grants.Grant):
+            self._inventory.add(decided)
+            self._expiries[pod.uid] = expires_at
+            return Hold(decided, expires_at)
+        if before is not None:
+            self._inventory.add(before.grant)
+        return decided
+
+    def confirm(self, uid: str) -> grants.Grant:
+        """Turn a hold into a grant; a second time it changes nothing."""
+        grant = self.grant_of(uid)
+        if grant is None:
+            raise errors.LedgerError(
+                f"pod {uid} has no hold (it may have expired)", instead="place the pod again"
+            )
+        self._expiries.pop(uid, None)
+        return grant
+
+    def expire(self, now: float) -> list[grants.Grant]:
+        """End the holds whose time has come."""
+        ended = [uid for uid, expires_at in self._expiries.items() if expires_at <= now]
+        released = [self.release(uid) for uid in ended]
+        return [grant for grant in released if grant is not None]
+
+    def state(self, node: str) -> NodeState | None:
+        """What is known of a node; read only."""
+        return self._inventory.state(node)
+
+    def states(self) -> Iterator[NodeState]:
+        """All nodes; read only."""
+        return self._inventory.present()
+
+    def all_grants(self) -> Iterator[grants.Grant]:
+        """All grants, held ones and those of vanished nodes too."""
+        return self._inventory.all_grants()
+
+    def grant_of(self, uid: str) -> grants.Grant | None:
+        """A pod's grant, held or confirmed."""
+        return self._inventory.grant_of(uid)
+
+    def hold_of(self, uid: str) -> Hold | None:
+        """A pod's hold, if its grant is not confirmed yet."""
+        grant = self.grant_of(uid) if uid in self._expiries else None
+        return None if grant is None else Hold(grant, self._expiries[uid])
+
+    def _decide(
+        self, pod: grants.Pod, demand: demands.PodDemand, node: str
+    ) -> grants.Grant | refusals.Refusal:
+        state = self.state(node)
+        if state is None:
+            text = f"there is no node {node}"
+            return refusals.Refusal(code=refusals.Code.NO_NODES, node=node, text=text)
+        chosen = self._answers.place(state, demand)
+        policy = self._answers.card_policy(state, demand)
+        if chosen is None:
+            return refusals.explain(state, plans.Plan(demand), policy)
+        return fitting.grant(state, demand, chosen, pod=pod, policy=policy.name)

@@ -1,0 +1,127 @@
+"""Grants: what was given, and what that takes from each card.
+
+A Grant is the only record of truth: in a cluster it travels in the pod's annotation, on one machine
+it is a row of the ledger. Everything else (what is free, who is where) is computed from grants, so
+a process that starts anew knows as much as the one that was killed.
+
+Containers of a pod do not all run at once. :func:`takings` says what a grant takes at its worst
+moment on each card: init containers run one after another, each beside the sidecars that started
+before it, and all of that before the apps run beside all sidecars.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from partage.core import demands
+
+
+class Share(msgspec.Struct, frozen=True, kw_only=True):
+    """A slice of one card."""
+
+    uuid: str
+    index: int
+    memory_mib: int
+    compute_percent: int = 0
+    exclusive: bool = False
+
+
+class ContainerGrant(msgspec.Struct, frozen=True, kw_only=True):
+    """The shares of one container."""
+
+    name: str
+    shares: tuple[Share, ...]
+    role: demands.Role = demands.Role.APP
+    compute_ceiling_percent: int = 0
+    compute_mode: demands.ComputeMode = demands.ComputeMode.BEST_EFFORT
+    memory_enforced: bool = True
+
+
+class Pod(msgspec.Struct, frozen=True):
+    """Whose grant it is; ``uid`` alone decides, names are for people."""
+
+    uid: str
+    namespace: str = "default"
+    name: str = ""
+
+
+class Grant(msgspec.Struct, frozen=True, kw_only=True):
+    """The shares given to each container of one pod on one node."""
+
+    pod: Pod
+    node: str
+    containers: tuple[ContainerGrant, ...]
+    dialect: str = ""
+    qos: demands.Qos = demands.Qos.NORMAL
+    tag: str = ""
+    exclusive_node: bool = False
+    policy: str = ""
+
+
+class Damage(msgspec.Struct, frozen=True, kw_only=True):
+    """Annotations that say a pod has cards, but not readably which.
+
+    It is a value: such a pod runs and holds memory, so it has to be counted (as the worst case on
+    its node) and shown, never skipped.
+    """
+
+    field: str
+    problem: str
+    instead: str
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.problem}; {self.instead}"
+
+
+class Taking(msgspec.Struct, frozen=True):
+    """What a pod takes from one card at its worst moment, each dimension by itself."""
+
+    memory_mib: int = 0
+    compute_percent: int = 0
+    tenants: int = 0
+    exclusive: bool = False
+
+
+def takings(grant: Grant) -> dict[str, Taking]:
+    """What the grant takes, by uuid of the card."""
+    roles = [container.role for container in grant.containers]
+    result: dict[str, Taking] = {}
+    for moment in moments(roles):
+        for uuid, taking in _at(grant.containers[i] for i in moment):
+            result[uuid] = _larger(result[uuid], taking) if uuid in result else taking
+    return result
+
+
+def moments(roles: list[demands.Role]) -> list[list[int]]:
+    """Which containers (by position) run at the same time, one list for each moment of a pod."""
+    steady = [i for i, role in enumerate(roles) if role is not demands.Role.INIT]
+    result = [steady] if steady else []
+    for i, role in enumerate(roles):
+        if role is demands.Role.INIT:
+            before = [j for j in range(i) if roles[j] is demands.Role.SIDECAR]
+            result.append([*before, i])
+    return result
+
+
+def _at(containers: Iterable[ContainerGrant]) -> Iterator[tuple[str, Taking]]:
+    sums: dict[str, Taking] = {}
+    for share in (share for container in containers for share in container.shares):
+        held = sums.get(share.uuid, Taking())
+        sums[share.uuid] = Taking(
+            held.memory_mib + share.memory_mib,
+            held.compute_percent + share.compute_percent,
+            held.tenants + 1,
+            held.exclusive or share.exclusive,
+        )
+    return iter(sums.items())
+
+
+def _larger(one: Taking, other: Taking) -> Taking:
+    return Taking(
+        max(one.memory_mib, other.memory_mib),
+        max(one.compute_percent, other.compute_percent),
+        max(one.tenants, other.tenants),
+        one.exclusive or other.exclusive,
+    )

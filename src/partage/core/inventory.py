@@ -1,0 +1,183 @@
+"""Inventory: the nodes of a fleet and the grants on them, and nothing decided.
+
+Each node has an ordinal, a small integer that ranks use in its place; the ordinals of removed nodes
+are used again. Every change of a node is written to a journal, from which the answers kept per
+shape learn which nodes to look at again.
+
+Grants of a node that is gone wait for it: its pods may still exist, and the node may come back
+under the same name with the same processes on its cards.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+from partage.core import cards, errors, grants, ranking
+from partage.core.rooms import UNNUMBERED, NodeState
+
+_SHORTEST = 4096  # entries of a journal or a table of looks, however few the nodes
+
+
+class Journal:
+    """Which nodes changed, in order; old entries are forgotten."""
+
+    def __init__(self) -> None:
+        self._entries: list[int] = []
+        self._forgotten = 0
+
+    @property
+    def end(self) -> int:
+        """The number of changes so far."""
+        return self._forgotten + len(self._entries)
+
+    def note(self, ordinal: int, nodes: int) -> None:
+        """Write down that a node changed."""
+        self._entries.append(ordinal)
+        if len(self._entries) > max(_SHORTEST, 2 * nodes):
+            half = len(self._entries) // 2
+            del self._entries[:half]
+            self._forgotten += half
+
+    def since(self, seen: int) -> set[int] | None:
+        """The nodes that changed after ``seen``; None if that is too long ago."""
+        if seen < self._forgotten:
+            return None
+        return set(self._entries[seen - self._forgotten :])
+
+
+class Looks:
+    """A number for each look of a node, the same for nodes that look the same.
+
+    Numbers are never used twice, so forgetting a look only means that it may get a second one.
+    """
+
+    def __init__(self) -> None:
+        self._numbers: dict[tuple[object, ...], int] = {}
+        self._next = 0
+
+    def number(self, look: tuple[object, ...], nodes: int) -> int:
+        """The number of a look."""
+        known = self._numbers.get(look)
+        if known is None:
+            if len(self._numbers) >= max(_SHORTEST, 2 * nodes):
+                self._numbers.clear()
+            known = self._numbers[look] = self._next
+            self._next += 1
+        return known
+
+
+class Inventory:
+    """Facts about nodes and grants, counted whether they fit or not."""
+
+    def __init__(self) -> None:
+        self.states: list[NodeState | None] = []  # by ordinal
+        self.names: list[str] = []  # by ordinal
+        self.ordinals: dict[str, int] = {}
+        self.journal = Journal()
+        self._looks = Looks()
+        self._vacant: list[int] = []
+        self._where: dict[str, str] = {}  # pod uid -> node
+        self._waiting: dict[str, dict[str, grants.Grant]] = {}  # node that is gone -> grants
+
+    def set_node(self, node: cards.Node) -> None:
+        """Add a node or take over its new facts; its grants stay."""
+        ordinal = self.ordinals.get(node.name)
+        state = None if ordinal is None else self.states[ordinal]
+        if ordinal is None or state is None:
+            self._add_node(node)
+            return
+        state.set_facts(node)
+        self._note(ordinal)
+
+    def remove_node(self, name: str) -> None:
+        """Forget a node, but not the grants on it."""
+        ordinal = self.ordinals.pop(name, None)
+        if ordinal is None:
+            return
+        state = self.states[ordinal]
+        if state is not None and state.grants:
+            self._waiting[name] = state.grants
+        self.states[ordinal] = None
+        self.names[ordinal] = ""
+        self._vacant.append(ordinal)
+        self._note(ordinal)
+
+    def add(self, grant: grants.Grant) -> None:
+        """Count a grant in place of what the pod had."""
+        self.remove(grant.pod.uid)
+        self._where[grant.pod.uid] = grant.node
+        state = self.state(grant.node)
+        if state is None:
+            self._waiting.setdefault(grant.node, {})[grant.pod.uid] = grant
+            return
+        state.add(grant)
+        self._note(self.ordinals[grant.node])
+
+    def remove(self, uid: str) -> grants.Grant | None:
+        """Give back what a pod had; None if it had nothing."""
+        node = self._where.pop(uid, None)
+        if node is None:
+            return None
+        state = self.state(node)
+        if state is None:
+            return self._stop_waiting(node, uid)
+        grant = state.grants[uid]
+        state.remove(uid)
+        self._note(self.ordinals[node])
+        return grant
+
+    def state(self, node: str) -> NodeState | None:
+        """What is known of a node."""
+        ordinal = self.ordinals.get(node)
+        return None if ordinal is None else self.states[ordinal]
+
+    def present(self) -> Iterator[NodeState]:
+        """The nodes that are there."""
+        return (state for state in self.states if state is not None)
+
+    def all_grants(self) -> Iterator[grants.Grant]:
+        """All grants, those that wait for their node too."""
+        there = (state.grants.values() for state in self.present())
+        return itertools.chain.from_iterable(
+            itertools.chain(there, (held.values() for held in self._waiting.values()))
+        )
+
+    def grant_of(self, uid: str) -> grants.Grant | None:
+        """A pod's grant."""
+        node = self._where.get(uid)
+        if node is None:
+            return None
+        state = self.state(node)
+        return state.grants[uid] if state is not None else self._waiting[node][uid]
+
+    def _add_node(self, node: cards.Node) -> None:
+        state = NodeState(node)
+        for grant in self._waiting.pop(node.name, {}).values():
+            state.add(grant)
+        if self._vacant:
+            ordinal = self._vacant.pop()
+        else:
+            ordinal = len(self.states)
+            if ordinal == ranking.MOST_NODES:
+                raise errors.LedgerError(f"a fleet has at most {ranking.MOST_NODES} nodes")
+            self.states.append(None)
+            self.names.append("")
+        self.states[ordinal] = state
+        self.names[ordinal] = node.name
+        self.ordinals[node.name] = ordinal
+        self._note(ordinal)
+
+    def _stop_waiting(self, node: str, uid: str) -> grants.Grant:
+        waiting = self._waiting[node]
+        grant = waiting.pop(uid)
+        if not waiting:
+            del self._waiting[node]
+        return grant
+
+    def _note(self, ordinal: int) -> None:
+        nodes = len(self.states)
+        state = self.states[ordinal]
+        if state is not None and state.look_id == UNNUMBERED:
+            state.look_id = self._looks.number(state.look(), nodes)
+        self.journal.note(ordinal, nodes)

@@ -1,0 +1,41 @@
+"""Binpack: the least free card that fits, ties to the lowest index. This is gpushare's rule.
+
+gpushare leaves the choice of the node to kube-scheduler; here the same rule chooses the node too,
+and among equals the node with the least free memory, so that whole nodes stay free.
+"""
+
+from __future__ import annotations
+
+from partage.core import demands
+from partage.core.plans import Plan
+from partage.core.policies import base
+from partage.core.rooms import NodeState, Room
+from partage.core.searching import Chosen
+
+_HALF = 1 << (base.KEY_BITS // 2)
+
+
+class Binpack:
+    """Fill what is begun."""
+
+    name = "binpack"
+    reads_cpu = reads_main = False
+
+    def card_key(self, room: Room, memory_mib: int, compute_percent: int) -> int:
+        return room.free_mib
+
+    def offer(self, state: NodeState, plan: Plan, chosen: Chosen) -> int:
+        return tightness(state, chosen)
+
+    def node_key(self, state: NodeState, pod: demands.PodDemand, offer: int) -> int:
+        return offer
+
+
+def tightness(state: NodeState, chosen: Chosen) -> int:
+    """Free memory of the chosen cards first, of the whole node second (CPU if no card is asked)."""
+    if not any(chosen):
+        return min(max(state.node.free_cpu_milli or 0, 0), base.LARGEST_KEY)
+    positions = {position for positions in chosen for position in positions}
+    here = sum(state.rooms[position].free_mib for position in positions)
+    total = sum(room.free_mib for room in state.open_rooms)
+    return min(here, _HALF - 1) * _HALF + min(max(total, 0), _HALF - 1)

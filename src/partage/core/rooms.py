@@ -1,0 +1,247 @@
+"""Rooms: what is free on each card of a node, kept in step with the grants on it.
+
+A NodeState holds the facts of one node, the grants on it, and one Room per card. Grants are added
+and removed as whole pods; each changes the integer sums of the cards it touches by exactly its
+takings, so releasing gives back what was taken and nothing else. Sums are kept by uuid and outlive
+the card: a card that vanishes and comes back comes back with its tenants.
+
+A node may be over its cards (it shrank, or pods were placed by somebody else). Free room is then
+negative, so nothing fits; it never wraps around.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Container
+from typing import Any
+
+import msgspec
+
+from partage.core import cards, demands, grants
+
+QOS_BITS = {demands.Qos.ONLINE: 1, demands.Qos.NORMAL: 2, demands.Qos.OFFLINE: 4}
+ALL_QOS_BITS = 7
+UNNUMBERED = -1
+
+
+class Use:
+    """The sums over all grants on one card."""
+
+    __slots__ = ("compute_percent", "exclusive", "memory_mib", "offline_percent", "pods", "tenants")
+
+    def __init__(self) -> None:
+        self.memory_mib = 0
+        self.compute_percent = 0
+        self.offline_percent = 0  # offline pods divide what the others leave, so they add up apart
+        self.tenants = 0
+        self.exclusive = 0
+        self.pods = dict.fromkeys(QOS_BITS, 0)
+
+    def add(self, taking: grants.Taking, qos: demands.Qos, sign: int) -> None:
+        """Count a taking (sign 1) or give it back (sign -1)."""
+        self.memory_mib += sign * taking.memory_mib
+        self.tenants += sign * taking.tenants
+        self.exclusive += sign * taking.exclusive
+        self.pods[qos] += sign
+        if qos is demands.Qos.OFFLINE:
+            self.offline_percent += sign * taking.compute_percent
+        else:
+            self.compute_percent += sign * taking.compute_percent
+
+    @property
+    def qos_bits(self) -> int:
+        """Which qualities of service are on the card."""
+        return sum(bit for qos, bit in QOS_BITS.items() if self.pods[qos])
+
+    def numbers(self) -> tuple[int, ...]:
+        """All sums, to compare two uses."""
+        return (
+            self.memory_mib,
+            self.compute_percent,
+            self.offline_percent,
+            self.tenants,
+            self.exclusive,
+            *self.pods.values(),
+        )
+
+
+class Room:
+    """What one card has left; a plain object because fitting reads it millions of times."""
+
+    __slots__ = (
+        "card",
+        "empty",
+        "free_compute",
+        "free_mib",
+        "free_offline",
+        "free_percent",
+        "free_tenants",
+        "look",
+        "memory_mib",
+        "open",
+        "position",
+        "qos_bits",
+        "tenants",
+    )
+
+    def __init__(self, card: cards.Card, position: int, use: Use) -> None:
+        self.card = card
+        self.position = position
+        self.memory_mib = card.memory_mib
+        self.free_mib = card.memory_mib - card.foreign_memory_mib - use.memory_mib
+        spare = cards.FULL_PERCENT - card.foreign_compute_percent
+        self.free_compute = spare - use.compute_percent
+        self.free_offline = cards.FULL_PERCENT - use.offline_percent
+        self.tenants = use.tenants
+        self.free_tenants = card.max_tenants - use.tenants
+        self.qos_bits = use.qos_bits
+        foreign = card.foreign_memory_mib or card.foreign_compute_percent
+        self.empty = not use.tenants and not foreign
+        self.open = card.healthy and not use.exclusive
+        self.free_percent = self.percent_without(0, 0)
+        self.look = (
+            card.model,
+            self.memory_mib,
+            self.free_mib,
+            self.free_compute,
+            self.free_offline,
+            self.tenants,
+            self.free_tenants,
+            self.qos_bits,
+            self.empty,
+            self.open,
+        )
+
+    def less(self, *, memory_mib: int, compute_percent: int, tenants: int, exclusive: bool) -> Room:
+        """The room that is left when this much more is taken."""
+        rest = copy.copy(self)
+        rest.free_mib -= memory_mib
+        rest.free_compute -= compute_percent
+        rest.free_offline -= compute_percent
+        rest.tenants += tenants
+        rest.free_tenants -= tenants
+        rest.empty = rest.empty and not tenants
+        rest.open = rest.open and not exclusive
+        rest.free_percent = rest.percent_without(0, 0)
+        return rest
+
+    def percent_without(self, memory_mib: int, compute_percent: int) -> int:
+        """What would be left of the card: the smaller of memory and compute, in whole percent."""
+        by_memory = cards.FULL_PERCENT * (self.free_mib - memory_mib) // self.memory_mib
+        left = min(by_memory, self.free_compute - compute_percent)
+        return max(0, left)
+
+
+class NodeState:
+    """One node with everything granted on it."""
+
+    __slots__ = (
+        "digest",
+        "empties",
+        "grants",
+        "link_rows",
+        "links",
+        "look_id",
+        "most_free_mib",
+        "node",
+        "open_rooms",
+        "qos_bits",
+        "rooms",
+        "tags",
+        "uses",
+        "whole_pods",
+    )
+
+    def __init__(self, node: cards.Node) -> None:
+        self.grants: dict[str, grants.Grant] = {}
+        self.uses: dict[str, Use] = {}
+        self.rooms: list[Room] = []
+        self.node = node
+        self.tags: dict[str, int] = {}  # how many pods carry each tag
+        self.whole_pods = 0  # how many pods have the node for themselves: 0 or 1, if all is well
+        self.digest: Any = None  # what a policy remembers until anything changes
+        self.look_id = UNNUMBERED  # a number for the present look, given by whoever compares nodes
+        self.set_facts(node)
+
+    def set_facts(self, node: cards.Node) -> None:
+        """Take over new facts; the grants stay."""
+        before = self.node
+        self.node = node
+        modes = (node.traits, node.cards_by)
+        if self.rooms and node.cards is before.cards and modes == (before.traits, before.cards_by):
+            # Only what is around the cards changed, as it does with every pod.
+            self.digest = None
+            return
+        nothing = Use()
+        self.rooms = [
+            Room(card, position, self.uses.get(card.uuid, nothing))
+            for position, card in enumerate(node.cards)
+        ]
+        self.links = {card.uuid: dict(card.links) for card in node.cards if card.links}
+        self.link_rows = tuple(
+            tuple(self.links.get(card.uuid, {}).get(other.uuid, 0) for other in node.cards)
+            for card in (node.cards if self.links else ())
+        )
+        self._refresh()
+
+    def add(self, grant: grants.Grant) -> None:
+        """Count a grant, whether it fits or not: that it exists is a fact."""
+        self.grants[grant.pod.uid] = grant
+        self._apply(grant, 1)
+
+    def remove(self, uid: str) -> None:
+        """Give back what the pod's grant took."""
+        self._apply(self.grants.pop(uid), -1)
+
+    def look(self) -> tuple[object, ...]:
+        """All that fitting can see of the node; equal looks get equal answers, card by card."""
+        return (
+            *[room.look for room in self.rooms],
+            self.link_rows,
+            self.node.traits,
+            self.node.cards_by,
+            bool(self.grants),
+            self.whole_pods,
+            *sorted(self.tags),
+        )
+
+    def emptied(self) -> NodeState:
+        """The same cards, healthy, with nobody on them: what the node can hold at best."""
+        replace = msgspec.structs.replace
+        bare = tuple(
+            replace(card, healthy=True, foreign_memory_mib=0, foreign_compute_percent=0)
+            for card in self.node.cards
+        )
+        return NodeState(replace(self.node, cards=bare))
+
+    def _apply(self, grant: grants.Grant, sign: int) -> None:
+        touched = grants.takings(grant)
+        for uuid, taking in touched.items():
+            use = self.uses.setdefault(uuid, Use())
+            use.add(taking, grant.qos, sign)
+            if not use.tenants:
+                del self.uses[uuid]
+        self.whole_pods += sign * grant.exclusive_node
+        if grant.tag:
+            self.tags[grant.tag] = self.tags.get(grant.tag, 0) + sign
+            if not self.tags[grant.tag]:
+                del self.tags[grant.tag]
+        self._renew(touched)
+
+    def _renew(self, touched: Container[str]) -> None:
+        nothing = Use()
+        for room in self.rooms:
+            if room.card.uuid in touched:
+                use = self.uses.get(room.card.uuid, nothing)
+                self.rooms[room.position] = Room(room.card, room.position, use)
+        self._refresh()
+
+    def _refresh(self) -> None:
+        self.digest = None
+        self.look_id = UNNUMBERED
+        self.open_rooms = [] if self.whole_pods else [room for room in self.rooms if room.open]
+        self.most_free_mib = max((room.free_mib for room in self.open_rooms), default=-1)
+        self.empties = sum(room.empty for room in self.open_rooms)
+        self.qos_bits = 0
+        for room in self.rooms:
+            self.qos_bits |= room.qos_bits

@@ -1,0 +1,163 @@
+"""Searching: arranging containers that may stand on different cards.
+
+Parts are placed one card at a time, hardest first, with the policy's favourite card first and with
+backtracking, so that a pod is refused only if no arrangement exists. Cards that are alike are tried
+once. What a card carries is summed per moment of the pod's life, so an init container may use the
+room of an app that runs after it.
+
+The number of steps is limited, for a pod of dozens of unequal containers could be made to search
+for ever; beyond the limit the pod counts as not fitting (docs/limits.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from partage.core import demands, topology
+from partage.core.plans import Part, Plan
+from partage.core.rooms import NodeState, Room
+
+Chosen = tuple[tuple[int, ...], ...]  # per container, the positions of its cards on the node
+
+MOST_STEPS = 2000
+
+
+class CardPolicy(Protocol):
+    """The part of a policy that chooses among a node's cards."""
+
+    def card_key(self, room: Room, memory_mib: int, compute_percent: int) -> int:
+        """How good the card is for this need; lower is better."""
+        ...
+
+
+def search(state: NodeState, plan: Plan, policy: CardPolicy) -> Chosen | None:
+    """One arrangement of all parts, or None if there is none (or none was found in time)."""
+    return _Search(state, plan, policy).run()
+
+
+class _Search:
+    """One attempt at one node."""
+
+    def __init__(self, state: NodeState, plan: Plan, policy: CardPolicy) -> None:
+        self.state = state
+        self.plan = plan
+        self.policy = policy
+        self.steps = 0
+        self.running = [
+            [moment for moment, who in enumerate(plan.moments) if i in who]
+            for i in range(len(plan.parts))
+        ]
+        self.loads = [_Load(len(plan.moments)) for _ in state.rooms]
+        self.chosen: list[list[int]] = [[] for _ in plan.parts]
+        self.slots = self._slots()
+        self.by_uuid = any(part.accepts is not None for part in plan.parts)
+
+    def run(self) -> Chosen | None:
+        if not self._next(0):
+            return None
+        return tuple(tuple(sorted(positions)) for positions in self.chosen)
+
+    def _slots(self) -> list[int]:
+        """The container of each card to be found, hardest first; init containers come last."""
+
+        def hardness(i: int) -> tuple[bool, bool, int, int]:
+            part, role = self.plan.parts[i], self.plan.pod.containers[i].role
+            size = part.memory_mib(max((r.memory_mib for r in self.state.rooms), default=0))
+            return (role is demands.Role.INIT, not part.whole, -size, -part.compute_percent)
+
+        order = sorted(range(len(self.plan.parts)), key=hardness)
+        return [i for i in order for _ in range(self._count(self.plan.parts[i]))]
+
+    def _count(self, part: Part) -> int:
+        return len(self.state.rooms) if part.cards == demands.ALL_CARDS else part.cards
+
+    def _next(self, slot: int) -> bool:
+        if slot == len(self.slots):
+            return bool(self.slots)
+        who = self.slots[slot]
+        part = self.plan.parts[who]
+        for room in self._candidates(who, part):
+            self.steps += 1
+            if self.steps > MOST_STEPS:
+                return False
+            need_mib = part.memory_mib(room.memory_mib)
+            load = self.loads[room.position]
+            load.put(self.running[who], need_mib, part, 1)
+            self.chosen[who].append(room.position)
+            if self._next(slot + 1):
+                return True
+            self.chosen[who].pop()
+            load.put(self.running[who], need_mib, part, -1)
+        return False
+
+    def _candidates(self, who: int, part: Part) -> Iterator[Room]:
+        """Rooms for one more card of this container: no peak raised, then near, then policy."""
+        rated = []
+        seen = set()
+        for room in self.state.open_rooms:
+            if room.position in self.chosen[who]:
+                continue
+            left = self.loads[room.position].left(room, self.running[who])
+            if not left.open or not part.fitting([left], offline=self.plan.offline):
+                continue
+            look = self._look(room)
+            if look not in seen:
+                seen.add(look)
+                rated.append((self._rate(who, part, room), room.position, room))
+        return (room for _, _, room in sorted(rated, key=lambda entry: entry[:2]))
+
+    def _rate(self, who: int, part: Part, room: Room) -> tuple[bool, int, int, int]:
+        need_mib = part.memory_mib(room.memory_mib)
+        load = self.loads[room.position]
+        at_peak = load.left(room, range(len(self.plan.moments)))
+        near = [self.state.rooms[i].card.uuid for i in self.chosen[who]]
+        return (
+            bool(room.qos_bits & self.plan.other_qos_bits),
+            load.raised(self.running[who], need_mib),
+            -topology.pull(room.card.uuid, near, self.state.links),
+            self.policy.card_key(at_peak, need_mib, part.compute_percent),
+        )
+
+    def _look(self, room: Room) -> tuple[object, ...]:
+        """Two cards that look the same need not both be tried."""
+        whose = room.card.uuid if self.by_uuid or self.state.links else None
+        load = self.loads[room.position]
+        free = (room.memory_mib, room.free_mib, room.free_compute, room.free_offline)
+        return (whose, *free, room.tenants, room.free_tenants, room.qos_bits, load.look())
+
+
+class _Load:
+    """What this pod has put on one card so far, at each moment of its life."""
+
+    def __init__(self, moments: int) -> None:
+        self.memory_mib = [0] * moments
+        self.compute = [0] * moments
+        self.tenants = [0] * moments
+        self.whole = [0] * moments
+
+    def put(self, running: list[int], memory_mib: int, part: Part, sign: int) -> None:
+        for moment in running:
+            self.memory_mib[moment] += sign * memory_mib
+            self.compute[moment] += sign * part.compute_percent
+            self.tenants[moment] += sign * part.tenants
+            self.whole[moment] += sign * part.whole
+
+    def raised(self, running: list[int], memory_mib: int) -> int:
+        """By how much the worst moment grows; an init container should not make it grow."""
+        after = max(self.memory_mib[moment] for moment in running) + memory_mib
+        return max(0, after - max(self.memory_mib))
+
+    def left(self, room: Room, running: list[int] | range) -> Room:
+        """The room as a container that runs at these moments finds it."""
+        if not any(self.tenants):
+            return room
+        return room.less(
+            memory_mib=max(self.memory_mib[m] for m in running),
+            compute_percent=max(self.compute[m] for m in running),
+            tenants=max(self.tenants[m] for m in running),
+            exclusive=any(self.whole[m] for m in running),
+        )
+
+    def look(self) -> tuple[tuple[int, ...], ...]:
+        return tuple(map(tuple, (self.memory_mib, self.compute, self.tenants, self.whole)))

@@ -1,0 +1,57 @@
+"""Short ways to make what the tests of the core need."""
+
+from __future__ import annotations
+
+from partage.core import cards, demands, fleet, grants
+from partage.core.policies import binpack, priced, spread
+
+GIB = 1024
+
+
+def node(name: str = "n0", *memory_mib: int, **facts: object) -> cards.Node:
+    """A node with cards of these sizes; facts go to every card."""
+    made = tuple(
+        cards.Card(uuid=f"{name}/{i}", index=i, memory_mib=size, **facts)  # type: ignore[arg-type]
+        for i, size in enumerate(memory_mib)
+    )
+    return cards.Node(name=name, cards=made)
+
+
+def fleet_of(*nodes: cards.Node, default: str = "binpack") -> fleet.Fleet:
+    """A fleet with all policies."""
+    policies = [binpack.Binpack(), spread.Spread(), priced.Priced()]
+    policies.sort(key=lambda policy: policy.name != default)
+    world = fleet.Fleet(*policies)
+    for each in nodes:
+        world.set_node(each)
+    return world
+
+
+def pod(*asked: demands.Demand, **terms: object) -> demands.PodDemand:
+    """A pod with one app container per demand."""
+    containers = tuple(demands.ContainerDemand(f"c{i}", demand) for i, demand in enumerate(asked))
+    return demands.PodDemand(containers=containers, **terms)  # type: ignore[arg-type]
+
+
+def share(memory_mib: int = 0, **more: object) -> demands.Demand:
+    """A part of one card."""
+    return demands.Demand(memory_mib=memory_mib, **more)  # type: ignore[arg-type]
+
+
+def whole(count: int = 1, **more: object) -> demands.Demand:
+    """Whole cards."""
+    return demands.Demand(cards=count, exclusive=demands.Exclusive.CARD, **more)  # type: ignore[arg-type]
+
+
+def grant(
+    world: fleet.Fleet, uid: str, asked: demands.PodDemand, where: str = "n0"
+) -> grants.Grant:
+    """Place a pod that is known to fit."""
+    held = world.hold(grants.Pod(uid, name=uid), asked, where, expires_at=0)
+    assert isinstance(held, fleet.Hold), held
+    return world.confirm(uid)
+
+
+def places(granted: grants.Grant) -> list[list[int]]:
+    """The card indexes of each container."""
+    return [[share.index for share in container.shares] for container in granted.containers]

@@ -1,0 +1,163 @@
+"""Containers: together or apart, and not all at the same time."""
+
+from __future__ import annotations
+
+import itertools
+
+from hypothesis import given, settings
+
+from partage.core import demands, fitting, grants, plans
+from partage.core.policies import binpack
+from partage.core.rooms import NodeState
+from tests import strategies
+from tests.core.making import fleet_of, grant, node, places, pod, share, whole
+
+APP, INIT, SIDECAR = demands.Role.APP, demands.Role.INIT, demands.Role.SIDECAR
+
+
+def _pod(*asked: tuple[demands.Role, demands.Demand], **terms: object) -> demands.PodDemand:
+    containers = tuple(
+        demands.ContainerDemand(f"c{i}", demand, role) for i, (role, demand) in enumerate(asked)
+    )
+    return demands.PodDemand(containers=containers, **terms)  # type: ignore[arg-type]
+
+
+def test_containers_together_need_their_sum_on_one_card() -> None:
+    """gpushare puts the whole pod on one card."""
+    world = fleet_of(node("n0", 8, 8))
+
+    assert world.best(pod(share(5), share(5), together=True)) == []
+    assert places(grant(world, "a", pod(share(5), share(3), together=True))) == [[0], [0]]
+
+
+def test_containers_apart_may_be_on_two_cards() -> None:
+    """What does not fit on one card fits on two."""
+    granted = grant(fleet_of(node("n0", 8, 8)), "a", pod(share(5), share(5)))
+
+    assert sorted(places(granted)) == [[0], [1]]
+
+
+def test_an_arrangement_is_found_where_the_first_idea_fails() -> None:
+    """5+3 and 4+4 fill two cards of 8; filling greedily in the order of the pod would not."""
+    asked = pod(share(4), share(3), share(5), share(4))
+
+    granted = grant(fleet_of(node("n0", 8, 8)), "a", asked)
+
+    sums = [0, 0]
+    for container in granted.containers:
+        sums[container.shares[0].index] += container.shares[0].memory_mib
+    assert sums == [8, 8]
+
+
+def test_init_containers_use_the_room_of_the_apps_after_them() -> None:
+    """One init at a time, or all apps: the larger counts."""
+    world = fleet_of(node("n0", 10))
+    asked = _pod((INIT, share(9)), (INIT, share(8)), (APP, share(4)), (APP, share(5)))
+
+    grant(world, "a", asked)
+
+    assert world.best(pod(share(1))) == ["n0"]
+    assert world.best(pod(share(2))) == []
+
+
+def test_sidecars_run_beside_the_apps_and_later_inits() -> None:
+    """A sidecar adds to the sum, and to the init containers after it, not to those before."""
+    world = fleet_of(node("n0", 10))
+
+    assert world.best(_pod((INIT, share(10)), (SIDECAR, share(3)), (APP, share(7)))) == ["n0"]
+    assert world.best(_pod((SIDECAR, share(3)), (INIT, share(8)), (APP, share(1)))) == []
+    assert world.best(_pod((INIT, share(1)), (SIDECAR, share(3)), (APP, share(8)))) == []
+
+
+def test_a_whole_card_for_the_init_container_serves_the_app_too() -> None:
+    """They are never there at the same time."""
+    asked = _pod((INIT, whole()), (APP, whole()))
+
+    assert places(grant(fleet_of(node("n0", 4)), "a", asked)) == [[0], [0]]
+
+
+def test_init_containers_together_with_apps_count_as_the_larger() -> None:
+    """The rule holds for pods on one card as well."""
+    world = fleet_of(node("n0", 10))
+    asked = _pod((INIT, share(8)), (APP, share(4)), (APP, share(4)), together=True)
+    grant(world, "a", asked)
+
+    assert world.best(pod(share(2))) == ["n0"]
+    assert world.best(pod(share(3))) == []
+
+
+def test_a_pod_made_to_be_searched_for_ever_is_given_up() -> None:
+    """Dozens of unequal containers that almost fit end in a refusal, soon."""
+    asked = pod(*(share(50 + i) for i in range(24)))
+    world = fleet_of(node("n0", *[184] * 8))
+
+    assert world.best(asked) == []
+
+
+@settings(max_examples=300, deadline=None)
+@given(strategies.nodes(fewest_cards=1), strategies.pods())
+def test_a_pod_is_placed_if_and_only_if_an_arrangement_exists(
+    where: object, asked: demands.PodDemand
+) -> None:
+    """Trying every arrangement comes to the same verdict."""
+    state = NodeState(where)  # type: ignore[arg-type]
+    found = fitting.place(state, plans.Plan(asked), binpack.Binpack())
+
+    assert (found is not None) == _possible(state, asked)
+
+
+def _possible(state: NodeState, asked: demands.PodDemand) -> bool:
+    if any(trait in state.node.traits for trait in asked.refused_by):
+        return False
+    count = len(state.rooms)
+    ways = []
+    for container in asked.containers:
+        wanted = container.demand.cards or count
+        ways.append(list(itertools.combinations(range(count), wanted)))
+    return any(
+        _works(state, asked, chosen)
+        for chosen in itertools.product(*ways)
+        if not asked.together or len(set(chosen)) == 1
+    )
+
+
+def _works(state: NodeState, asked: demands.PodDemand, chosen: tuple[tuple[int, ...], ...]) -> bool:
+    accepted = all(
+        plans.model_accepted(container.demand, state.rooms[i].card.model)
+        for container, positions in zip(asked.containers, chosen, strict=True)
+        for i in positions
+    )
+    decided = fitting.grant(state, asked, chosen, pod=grants.Pod("x"), policy="")
+    by_uuid = {room.card.uuid: room for room in state.rooms}
+    return (
+        accepted
+        and all(
+            _holds(by_uuid[uuid], taking, asked) for uuid, taking in grants.takings(decided).items()
+        )
+        and _alone(asked, decided)
+    )
+
+
+def _holds(room: object, taking: grants.Taking, asked: demands.PodDemand) -> bool:
+    card = room.card  # type: ignore[attr-defined]
+    foreign = card.foreign_memory_mib or card.foreign_compute_percent
+    busy = 0 if asked.qos is demands.Qos.OFFLINE else card.foreign_compute_percent
+    caps = [c.demand.max_tenants for c in asked.containers if c.demand.max_tenants]
+    limits = [card.max_tenants, *caps]
+    return (
+        card.healthy
+        and taking.memory_mib + card.foreign_memory_mib <= card.memory_mib
+        and taking.compute_percent + busy <= 100
+        and taking.tenants <= min(limits)
+        and not (taking.exclusive and foreign)
+    )
+
+
+def _alone(asked: demands.PodDemand, decided: grants.Grant) -> bool:
+    """Whoever has a card for himself shares it with no container that runs at the same time."""
+    for moment in grants.moments([c.role for c in decided.containers]):
+        shares = [s for i in moment for s in decided.containers[i].shares]
+        for share_ in shares:
+            if share_.exclusive and sum(s.uuid == share_.uuid for s in shares) > 1:
+                return False
+    return True

@@ -1,0 +1,223 @@
+"""Refusals: never or not now, on which card, short by how much."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from partage.core import cards, demands, fleet, grants, refusals
+from partage.core.refusals import Code
+from tests.core.making import GIB, fleet_of, grant, node, pod, share, whole
+
+EVERYTHING = demands.Demand(cards=demands.ALL_CARDS, exclusive=demands.Exclusive.NODE)
+
+
+def _why(world: fleet.Fleet, asked: demands.PodDemand) -> refusals.Refusal:
+    assert world.best(asked) == []
+    return refusals.furthest(world.refuse(asked))
+
+
+def test_larger_than_any_card_is_never() -> None:
+    """The node with the largest card is the one that is named."""
+    world = fleet_of(node("n0", 16 * GIB), node("n1", 24 * GIB, 10 * GIB))
+
+    why = _why(world, pod(share(30 * GIB)))
+
+    assert (why.code, why.never, why.node) == (Code.CARD_TOO_SMALL, True, "n1")
+    assert why.shortages[0].short == 6 * GIB
+    assert why.text == (
+        "container c0 asks for 30720 MiB on one card; the largest card of node n1 has 24576 MiB"
+    )
+
+
+def test_larger_than_the_cards_of_the_accepted_model_is_never() -> None:
+    """A large card of another model is no hope."""
+    world = fleet_of(node("n0", 24 * GIB, model="A30"), node("n1", 80 * GIB, model="A100"))
+
+    why = _why(world, pod(share(30 * GIB, models=("a30",))))
+
+    assert (why.code, why.never, why.node) == (Code.CARD_TOO_SMALL, True, "n0")
+
+
+def test_no_such_model_is_never() -> None:
+    """What is wanted and what is there are both said."""
+    why = _why(fleet_of(node("n0", GIB, model="T4")), pod(share(1, models=("a30", "a100"))))
+
+    assert (why.code, why.never) == (Code.NO_SUCH_MODEL, True)
+    assert why.text == "container c0 wants model a30 or a100; node n0 has T4"
+
+
+def test_no_such_card_is_never() -> None:
+    """A uuid that no node has."""
+    why = _why(fleet_of(node("n0", GIB)), pod(share(1, uuids=("GPU-x",))))
+
+    assert (why.code, why.never) == (Code.NO_SUCH_CARD, True)
+
+
+def test_more_cards_than_any_node_has_is_never() -> None:
+    """The sum over nodes does not help."""
+    why = _why(fleet_of(node("n0", GIB), node("n1", GIB, GIB)), pod(share(1, cards=3)))
+
+    assert (why.code, why.never) == (Code.TOO_MANY_CARDS, True)
+
+
+def test_containers_that_are_too_much_together_are_never() -> None:
+    """Each fits by itself, the pod does not, even on an empty node."""
+    why = _why(fleet_of(node("n0", 10)), pod(share(6), share(6)))
+
+    assert (why.code, why.never) == (Code.TOO_MUCH_TOGETHER, True)
+
+
+def test_a_pod_on_one_card_is_as_large_as_its_sum() -> None:
+    """For gpushare the sum of the containers has to fit on one card."""
+    why = _why(fleet_of(node("n0", 10, 10)), pod(share(6), share(6), together=True))
+
+    assert (why.code, why.never) == (Code.CARD_TOO_SMALL, True)
+    assert why.shortages[0].short == 2
+
+
+def test_a_node_mode_is_never_there() -> None:
+    """The mode is named."""
+    mode = msgspec.structs.replace(node("n0", GIB), traits=frozenset({"t9k/xgn"}))
+
+    why = _why(fleet_of(mode), pod(share(1), refused_by=("t9k/xgn",)))
+
+    assert (why.code, why.never) == (Code.NODE_MODE, True)
+    assert "t9k/xgn" in why.text
+
+
+@pytest.mark.parametrize(
+    ("world", "code"),
+    [(fleet_of(), Code.NO_NODES), (fleet_of(cards.Node(name="bare")), Code.NO_CARDS)],
+    ids=["no node", "no card"],
+)
+def test_where_nothing_is_nothing_fits(world: fleet.Fleet, code: Code) -> None:
+    """An empty fleet and a node without cards are told apart."""
+    why = _why(world, pod(share(1)))
+
+    assert (why.code, why.never) == (code, True)
+
+
+def test_memory_that_is_short_is_counted_per_card() -> None:
+    """Every card that cannot take the pod says by how much, the nearest one is in the text."""
+    world = fleet_of(node("n0", 10, 10))
+    grant(world, "a", pod(share(8, uuids=("n0/0",))))
+    grant(world, "b", pod(share(5, uuids=("n0/1",))))
+
+    why = _why(world, pod(share(7)))
+
+    assert (why.code, why.never) == (Code.MEMORY, False)
+    assert [(s.index, s.asked, s.free, s.short) for s in why.shortages] == [
+        (0, 7, 2, 5),
+        (1, 7, 5, 2),
+    ]
+    assert why.text == "container c0: asks for 7 MiB; card 1 has 5 MiB, 2 short, on node n0"
+
+
+def test_compute_that_is_short_is_counted() -> None:
+    """The card has the memory, but not the time."""
+    world = fleet_of(node("n0", 10))
+    grant(world, "a", pod(share(1, compute_percent=80)))
+
+    why = _why(world, pod(share(1, compute_percent=30)))
+
+    assert (why.code, why.never, why.shortages[0].short) == (Code.COMPUTE, False, 10)
+
+
+@pytest.mark.parametrize(
+    ("asked", "code"),
+    [
+        (pod(whole()), Code.CARD_NOT_EMPTY),
+        (pod(share(1, max_tenants=1)), Code.TENANTS),
+        (pod(EVERYTHING), Code.NODE_NOT_EMPTY),
+    ],
+    ids=["whole card", "tenants", "whole node"],
+)
+def test_a_neighbour_in_the_way_is_not_now(asked: demands.PodDemand, code: Code) -> None:
+    """It may leave."""
+    world = fleet_of(node("n0", 10))
+    grant(world, "a", pod(share(1)))
+
+    why = _why(world, asked)
+
+    assert (why.code, why.never) == (code, False)
+
+
+@pytest.mark.parametrize(
+    ("first", "code"), [(whole(), Code.CARD_TAKEN), (EVERYTHING, Code.NODE_TAKEN)]
+)
+def test_what_somebody_has_for_himself_is_not_now(first: demands.Demand, code: Code) -> None:
+    """A card or a node that is taken whole."""
+    world = fleet_of(node("n0", 10))
+    grant(world, "a", pod(first))
+
+    why = _why(world, pod(share(1)))
+
+    assert (why.code, why.never) == (code, False)
+
+
+def test_a_sick_card_is_not_now() -> None:
+    """It may recover."""
+    why = _why(fleet_of(node("n0", 10, healthy=False)), pod(share(1)))
+
+    assert (why.code, why.never) == (Code.CARD_SICK, False)
+    assert why.text == "container c0: card 0 is not healthy on node n0"
+
+
+def test_foreign_memory_is_not_now() -> None:
+    """Whoever holds it may go."""
+    why = _why(fleet_of(node("n0", 10, foreign_memory_mib=8)), pod(share(5)))
+
+    assert (why.code, why.never, why.shortages[0].short) == (Code.MEMORY, False, 3)
+
+
+def test_too_few_free_cards_is_not_now() -> None:
+    """Some cards would do, but not as many as are asked for."""
+    world = fleet_of(node("n0", 10, 10, 10))
+    grant(world, "a", pod(share(8)))
+
+    why = _why(world, pod(share(5, cards=3)))
+
+    assert (why.code, why.never) == (Code.TOO_FEW_CARDS, False)
+    assert why.text == "container c0 asks for 3 cards; 2 of node n0 have room"
+
+
+def test_containers_that_do_not_fit_at_the_same_time_are_not_now() -> None:
+    """Each would fit alone on what is left."""
+    world = fleet_of(node("n0", 10, 10))
+    grant(world, "a", pod(share(8)))
+
+    why = _why(world, pod(share(6), share(6)))
+
+    assert (why.code, why.never) == (Code.ARRANGEMENT, False)
+
+
+def test_a_neighbour_of_the_wrong_kind_is_not_now() -> None:
+    """Its tag is named."""
+    mode = msgspec.structs.replace(node("n0", GIB), traits=frozenset({"m"}))
+    world = fleet_of(mode)
+    grant(world, "a", pod(share(1), tag="core"))
+
+    why = _why(world, pod(share(1), apart_from=(("m", "core"),)))
+
+    assert (why.code, why.never) == (Code.NEIGHBOUR, False)
+
+
+def test_the_node_where_the_pod_came_furthest_speaks_for_the_fleet() -> None:
+    """Not now on one node outweighs never on all others, and the smaller lack is nearer."""
+    world = fleet_of(node("n0", 4), node("n1", 10), node("n2", 10))
+    grant(world, "a", pod(share(8)), "n1")
+    grant(world, "b", pod(share(6)), "n2")
+
+    why = _why(world, pod(share(7)))
+
+    assert (why.node, why.shortages[0].short) == ("n2", 3)
+
+
+def test_a_refused_hold_says_the_same() -> None:
+    """Holding on a node that cannot take the pod answers with the refusal of that node."""
+    world = fleet_of(node("n0", 4))
+
+    answer = world.hold(grants.Pod("a"), pod(share(5)), "n0", expires_at=1)
+
+    assert answer == world.refuse(pod(share(5)))[0]
