@@ -1,0 +1,147 @@
+"""Deciding: the best 64 of 5,000 nodes, from names to names.
+
+5,000 nodes of 8 cards, partly filled with pods of many sizes; 64 shapes of demand are alive, and one
+pod is granted between two questions. The floor is what any answer needs at least: one intersection
+of the set of known names with the 5,000 names of the question, which come as fresh strings, as they
+do from a decoder.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+from bench.measuring import Line, median_us
+from partage.core import cards, demands, fleet, grants
+from partage.core.policies import binpack, priced, spread
+
+NODES = 5000
+CARDS = 8
+SHAPES = 64
+BEST = 64
+_MODELS = (("NVIDIA A100-SXM4-80GB", 81920), ("NVIDIA A30", 24576), ("Tesla T4", 15360))
+_FLOOR = "set intersection"
+
+
+def run() -> list[Line]:
+    """All lines."""
+    world = World(random.Random(1))
+    lines = []
+    for policy in ("priced", "binpack"):
+        lines += [_warm(world, policy), _cold(world, policy)]
+    return lines
+
+
+class World:
+    """A filled fleet, the questions about it, and the pods that come between."""
+
+    def __init__(self, source: random.Random) -> None:
+        self._source = source
+        self.fleet = fleet.Fleet(priced.Priced(), binpack.Binpack(), spread.Spread())
+        self.names = [f"gpu-node-{i:04}.example" for i in range(NODES)]
+        self.known = set(self.names)
+        self.shapes = [self._shape() for _ in range(SHAPES)]
+        self._uids = itertools.count()
+        for name in self.names:
+            self.fleet.set_node(_node(name, *source.choice(_MODELS), source))
+        for _ in range(3 * NODES):
+            self.grant()
+
+    def grant(self) -> None:
+        """Put one pod somewhere."""
+        pod = grants.Pod(str(next(self._uids)))
+        node = self._source.choice(self.names)
+        if isinstance(self.fleet.hold(pod, self._shape(), node, expires_at=0), fleet.Hold):
+            self.fleet.confirm(pod.uid)
+
+    def fresh_names(self) -> list[str]:
+        """The question's names as new strings, whose hashes nobody knows yet."""
+        names = [name[:4] + name[4:] for name in self.names]
+        self._source.shuffle(names)
+        return names
+
+    def new_shape(self, policy: str) -> demands.PodDemand:
+        """A shape that was never asked about."""
+        return _pod(demands.Demand(memory_mib=4000 + next(self._uids) % 3000), policy=policy)
+
+    def _shape(self) -> demands.PodDemand:
+        source = self._source
+        if source.random() < 0.2:
+            whole = demands.Demand(cards=source.choice((1, 2, 4)), exclusive=demands.Exclusive.CARD)
+            return _pod(whole, cpu_milli=1000 * source.randint(1, 8))
+        share = demands.Demand(
+            memory_mib=256 * source.randint(2, 48), compute_percent=5 * source.randint(0, 6)
+        )
+        return _pod(share, cpu_milli=1000 * source.randint(1, 8))
+
+
+def _warm(world: World, policy: str) -> Line:
+    shapes = itertools.cycle(_by(shape, policy) for shape in world.shapes)
+    questions: list[list[str]] = []
+
+    def before() -> None:
+        world.grant()
+        questions[:] = [world.fresh_names()]
+
+    def ask() -> list[str]:
+        return world.fleet.best(next(shapes), limit=BEST, among=set(questions[0]))
+
+    for _ in range(SHAPES):
+        before()
+        ask()
+    took_us = median_us(ask, before=before, rounds=4 * SHAPES)
+    return Line(
+        what=f"{policy}: best {BEST} of {NODES} names, {SHAPES} shapes alive",
+        took_us=took_us,
+        floor=_FLOOR,
+        floor_us=_floor_us(world),
+        aim=3,
+    )
+
+
+def _cold(world: World, policy: str) -> Line:
+    questions: list[list[str]] = []
+
+    def before() -> None:
+        questions[:] = [world.fresh_names()]
+
+    def ask() -> list[str]:
+        shape = world.new_shape(policy)
+        return world.fleet.best(shape, limit=BEST, among=set(questions[0]))
+
+    return Line(
+        what=f"{policy}: the same for a shape never seen before",
+        took_us=median_us(ask, before=before, rounds=15),
+        floor=_FLOOR,
+        floor_us=_floor_us(world),
+        aim=120,
+    )
+
+
+def _floor_us(world: World) -> float:
+    questions: list[list[str]] = []
+
+    def before() -> None:
+        questions[:] = [world.fresh_names()]
+
+    return median_us(lambda: world.known.intersection(questions[0]), before=before, rounds=101)
+
+
+def _node(name: str, model: str, memory_mib: int, source: random.Random) -> cards.Node:
+    return cards.Node(
+        name=name,
+        free_cpu_milli=source.randint(8, 96) * 1000,
+        cards=tuple(
+            cards.Card(uuid=f"{name}/{i}", index=i, memory_mib=memory_mib, model=model)
+            for i in range(CARDS)
+        ),
+    )
+
+
+def _pod(demand: demands.Demand, *, policy: str = "", cpu_milli: int = 0) -> demands.PodDemand:
+    container = demands.ContainerDemand("main", demand)
+    return demands.PodDemand(containers=(container,), nodes_by=policy, cpu_milli=cpu_milli)
+
+
+def _by(pod: demands.PodDemand, policy: str) -> demands.PodDemand:
+    return _pod(pod.containers[0].demand, policy=policy, cpu_milli=pod.cpu_milli)

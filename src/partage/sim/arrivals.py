@@ -1,0 +1,43 @@
+"""Arrivals: in which order pods come, and how many.
+
+As in the published experiment: the pods are shuffled, then the list is grown by clones drawn with
+replacement until it asks for the wanted multiple of the cluster's cards, or cut if it asks for
+more. The random source is the caller's.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+from partage.sim.traces import TracePod
+
+
+def arrange(
+    pods: Sequence[TracePod], *, wanted_milli: int, source: random.Random
+) -> list[TracePod]:
+    """The pods in the order of their arrival, grown or cut to the wanted demand."""
+    arriving = list(pods)
+    source.shuffle(arriving)
+    asked = sum(pod.milli for pod in arriving)
+    if asked > wanted_milli:
+        return _cut(arriving, asked - wanted_milli, source)
+    while True:
+        clone = source.choice(pods)
+        # The published test looks at one card of the next pod, so it may overshoot a little.
+        if asked + clone.card_milli > wanted_milli:
+            return arriving
+        arriving.append(clone)
+        asked += clone.milli
+
+
+def _cut(arriving: list[TracePod], excess_milli: int, source: random.Random) -> list[TracePod]:
+    doomed: set[int] = set()
+    order = list(range(len(arriving)))
+    source.shuffle(order)
+    for place in order:
+        if excess_milli <= 0:
+            break
+        doomed.add(place)
+        excess_milli -= arriving[place].milli
+    return [pod for place, pod in enumerate(arriving) if place not in doomed]

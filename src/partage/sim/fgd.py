@@ -1,0 +1,197 @@
+"""FGD, fragmentation gradient descent (Weng et al., USENIX ATC '23), from its definition.
+
+The workload is known beforehand (an oracle): the commonest shapes of pods, until they are 95 % of
+all. A node's fragmentation is the share of its idle GPU that a pod drawn from these shapes could
+not use: all of it if the pod cannot come, else the cards that are too small for it. A pod is placed
+where fragmentation grows least; the score is 100 · sigmoid(gain in cards), cut to a whole number.
+A sharing pod takes the card with the best score, whole-card pods the first idle cards.
+
+What a node scores for a shape depends on its free CPU and free cards alone, so it is remembered by
+them; ranks are kept as in the fleet.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import math
+from collections import Counter
+from collections.abc import Container, Iterable, Sequence
+
+from partage.core import cards, ranking
+from partage.core.inventory import Journal
+from partage.sim.traces import CARD_MILLI, TracePod
+
+_COVERED = 0.95
+_TOP_SCORE = 100
+
+State = tuple[str, int, tuple[int, ...]]  # model, free CPU, free milli of each card
+
+
+class Fgd:
+    """The policy with its own picture of the cluster."""
+
+    name = "fgd"
+
+    def __init__(self, nodes: Sequence[cards.Node], pods: Sequence[TracePod]) -> None:
+        self._names = [node.name for node in nodes]
+        self._ordinals = {node.name: place for place, node in enumerate(nodes)}
+        self._states: list[State] = [
+            (node.cards[0].model, node.free_cpu_milli or 0, (CARD_MILLI,) * len(node.cards))
+            for node in nodes
+        ]
+        self._journal = Journal()
+        self._workload = _Workload(pods)
+        self._ranks: dict[_Shape, ranking.Rank] = {}
+        self._scored: dict[tuple[_Shape, State], tuple[int, tuple[int, ...]] | None] = {}
+
+    def choose(self, pod: TracePod, among: Container[str]) -> tuple[str, tuple[int, ...]] | None:
+        """The best node and the positions of its cards."""
+        shape = _shape(pod)
+        found = self._rank(shape).best(self._names, 1, among)
+        if not found:
+            return None
+        ordinal = self._ordinals[found[0]]
+        scored = self._score(shape, self._states[ordinal])
+        return None if scored is None else (found[0], scored[1])
+
+    def settle(self, pod: TracePod, placement: tuple[str, tuple[int, ...]] | None) -> None:
+        """Record a placement; there is nothing to learn for one who knows all beforehand."""
+        if placement is None:
+            return
+        name, positions = placement
+        ordinal = self._ordinals[name]
+        model, cpu, free = self._states[ordinal]
+        left = tuple(
+            milli - pod.card_milli if place in positions else milli
+            for place, milli in enumerate(free)
+        )
+        self._states[ordinal] = (model, cpu - pod.demand.cpu_milli, left)
+        self._journal.note(ordinal, len(self._states))
+
+    def _rank(self, shape: _Shape) -> ranking.Rank:
+        def rate(ordinal: int) -> int | None:
+            scored = self._score(shape, self._states[ordinal])
+            return None if scored is None else scored[0] << ranking.ORDINAL_BITS | ordinal
+
+        rank = self._ranks.get(shape)
+        changed = None if rank is None else self._journal.since(rank.seen)
+        if rank is None or changed is None:
+            rank = ranking.Rank(rate, len(self._states), seen=self._journal.end)
+            self._ranks[shape] = rank
+        else:
+            rank.refresh(rate, changed, len(self._states), seen=self._journal.end)
+        return rank
+
+    def _score(self, shape: _Shape, state: State) -> tuple[int, tuple[int, ...]] | None:
+        key = (shape, state)
+        if key not in self._scored:
+            self._scored[key] = self._workload.score(shape, state)
+        return self._scored[key]
+
+
+class _Shape(tuple[int, int, int, frozenset[str]]):
+    """CPU, milli of each card, number of cards, accepted models."""
+
+    __slots__ = ()
+
+
+def _shape(pod: TracePod) -> _Shape:
+    models = frozenset(m for c in pod.demand.containers for m in c.demand.models)
+    return _Shape((pod.demand.cpu_milli, pod.card_milli, pod.cards, models))
+
+
+class _Workload:
+    """The shapes that are expected, and what a node is to them."""
+
+    def __init__(self, pods: Sequence[TracePod]) -> None:
+        self._shapes = _commonest(pods)
+        self._groups: dict[str, list[_Group]] = {}
+        self._fragments: dict[State, float] = {}
+
+    def score(self, shape: _Shape, state: State) -> tuple[int, tuple[int, ...]] | None:
+        """Points lost (0 is best) and the cards, or None if the pod does not fit."""
+        cpu, milli, count, models = shape
+        model, free_cpu, free = state
+        if free_cpu < cpu or (models and model not in models):
+            return None
+        options = _options(free, milli, count)
+        if not options:
+            return None
+        before = self.fragmentation(state)
+        best: tuple[int, tuple[int, ...]] | None = None
+        for positions, left in options:
+            gain = before - self.fragmentation((model, free_cpu - cpu, left))
+            points = _TOP_SCORE - int(_TOP_SCORE / (1 + math.exp(-gain / CARD_MILLI)))
+            if best is None or points < best[0]:
+                best = points, positions
+        return best
+
+    def fragmentation(self, state: State) -> float:
+        """The milli of idle GPU that the expected pod cannot use."""
+        model, free_cpu, free = state
+        key = (model, free_cpu, tuple(sorted(free)))
+        if key not in self._fragments:
+            usable = sum(group.usable(free_cpu, free) for group in self._of(model))
+            self._fragments[key] = sum(free) - usable
+        return self._fragments[key]
+
+    def _of(self, model: str) -> list[_Group]:
+        if model not in self._groups:
+            accepted = [(s, p) for s, p in self._shapes if s[2] and (not s[3] or model in s[3])]
+            accepted.sort(key=lambda entry: (entry[0][1], entry[0][2]))
+            grouped = itertools.groupby(accepted, key=lambda entry: (entry[0][1], entry[0][2]))
+            self._groups[model] = [_Group(*size, entries) for size, entries in grouped]
+        return self._groups[model]
+
+
+class _Group:
+    """Expected pods that ask for the same of cards and differ in CPU."""
+
+    def __init__(self, milli: int, count: int, entries: Iterable[tuple[_Shape, float]]) -> None:
+        self._milli = milli
+        self._count = count
+        by_cpu = sorted((shape[0], chance) for shape, chance in entries)
+        self._cpus = [cpu for cpu, _ in by_cpu]
+        self._chances = [0.0, *itertools.accumulate(chance for _, chance in by_cpu)]
+
+    def usable(self, free_cpu: int, free: tuple[int, ...]) -> float:
+        """The idle GPU that these pods could use, weighted by how likely they are."""
+        large = [milli for milli in free if milli >= self._milli]
+        if len(large) < self._count:
+            return 0.0
+        return self._chances[bisect.bisect_right(self._cpus, free_cpu)] * sum(large)
+
+
+def _commonest(pods: Sequence[TracePod]) -> list[tuple[_Shape, float]]:
+    counts = Counter(_shape(pod) for pod in pods)
+    ordered = sorted(counts.items(), key=lambda entry: (-entry[1], str(entry[0])))
+    kept: list[tuple[_Shape, int]] = []
+    for shape, count in ordered:
+        if sum(c for _, c in kept) >= _COVERED * len(pods):
+            break
+        kept.append((shape, count))
+    total = sum(count for _, count in kept)
+    return [(shape, count / total) for shape, count in kept]
+
+
+def _options(
+    free: tuple[int, ...], milli: int, count: int
+) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Ways to place: each different card for one share, the first idle cards for whole ones."""
+    if not count:
+        return [((), free)]
+    fitting = [place for place, left in enumerate(free) if left >= milli]
+    if len(fitting) < count:
+        return []
+    if milli == CARD_MILLI:
+        return [_taken(free, tuple(fitting[:count]), milli)]
+    firsts = {free[place]: place for place in reversed(fitting)}
+    return [_taken(free, (place,), milli) for place in sorted(firsts.values())]
+
+
+def _taken(
+    free: tuple[int, ...], positions: tuple[int, ...], milli: int
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    left = tuple(m - milli if place in positions else m for place, m in enumerate(free))
+    return positions, left
