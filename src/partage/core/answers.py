@@ -18,9 +18,8 @@ from partage.core.rooms import NodeState
 
 MOST_SHAPES = 256
 
-Offer = tuple[int, searching.Chosen, Any]  # mixing, cards, and what the policy makes of them
+Offer = tuple[int, Any]  # whether qualities of service mix, and the policy's own terms
 _UNKNOWN: Any = object()
-_FEWEST_OFFERS = 1024
 
 
 class Answers:
@@ -33,7 +32,7 @@ class Answers:
         self._policies = policies
         self._default = default
         self._plans: dict[demands.PodDemand, plans.Plan] = {}
-        self._offers: dict[plans.Plan, dict[int, Offer | None]] = {}  # by look of the node
+        self._offers: dict[plans.Plan, _Offers] = {}
         self._asked: collections.OrderedDict[demands.PodDemand, _Asked] = collections.OrderedDict()
 
     def best(
@@ -58,11 +57,7 @@ class Answers:
 
     def place(self, state: NodeState, pod: demands.PodDemand) -> searching.Chosen | None:
         """The cards the pod gets on a node, the same that its rank was made from."""
-        plan = self._plan(pod)
-        offer = self._offers[plan].get(state.look_id, _UNKNOWN)
-        if offer is _UNKNOWN:
-            offer = self._offer(state, plan)
-        return None if offer is None else offer[1]
+        return fitting.place(state, self._plan(pod), self.card_policy(state, pod))
 
     def prepare(self, pod: demands.PodDemand) -> None:
         """Bring one rank up to date before it is asked for."""
@@ -88,52 +83,49 @@ class Answers:
         return demands.shape(pod, policy.reads_cpu, policy.reads_main)
 
     def _ask(self, shape: demands.PodDemand) -> _Asked:
-        rate = self._rating(shape)
+        plan = self._plan(shape)
+        offers = self._offers[plan]
+        rate = self._rating(shape, plan, offers)
         nodes = len(self._inventory.states)
+        offers.begin(nodes)
         asked = _Asked(rate, ranking.Rank(rate, nodes, seen=self._inventory.journal.end))
+        offers.end()
         self._asked[shape] = asked
         if len(self._asked) > MOST_SHAPES:
             self._asked.popitem(last=False)
         return asked
 
-    def _rating(self, shape: demands.PodDemand) -> Callable[[int], int | None]:
-        plan = self._plan(shape)
+    def _rating(
+        self, shape: demands.PodDemand, plan: plans.Plan, offers: _Offers
+    ) -> Callable[[int], int | None]:
         policy = self._policies[shape.nodes_by or self._default]
-        states = self._inventory.states
+        states, known = self._inventory.states, offers.known
         node_key: Callable[[NodeState, demands.PodDemand, Any], int] = policy.node_key
-        offers = self._offers[plan]
         least_mib, least_empties = plan.least_mib, plan.least_empties
 
         def rate(ordinal: int) -> int | None:
             state = states[ordinal]
             if state is None or state.most_free_mib < least_mib or state.empties < least_empties:
                 return None
-            offer = offers.get(state.look_id, _UNKNOWN)
+            offer = known.get(state.look_id, _UNKNOWN)
             if offer is _UNKNOWN:
-                offer = self._offer(state, plan)
+                offer = self._offer(state, plan, policy)
+                if offers.keep:
+                    known[state.look_id] = offer
             if offer is None:
                 return None
             mixed: int = offer[0]
-            terms = offer[2]
-            key = node_key(state, shape, terms) + mixed
+            key = node_key(state, shape, offer[1]) + mixed
             return (key << ranking.ORDINAL_BITS) | ordinal
 
         return rate
 
-    def _offer(self, state: NodeState, plan: plans.Plan) -> Offer | None:
-        """What a node offers; kept by its look, unless the plan can tell equal cards apart."""
-        policy = self._policies[plan.pod.nodes_by or self._default]
+    def _offer(self, state: NodeState, plan: plans.Plan, policy: base.Policy[Any]) -> Offer | None:
         chosen = fitting.place(state, plan, self.card_policy(state, plan.pod))
-        offer = None
-        if chosen is not None:
-            mixed = ranking.MIXED if fitting.mixes(state, plan, chosen) else 0
-            offer = mixed, chosen, policy.offer(state, plan, chosen)
-        if not plan.by_uuid:
-            offers = self._offers[plan]
-            if len(offers) >= max(_FEWEST_OFFERS, len(self._inventory.states)):
-                offers.clear()
-            offers[state.look_id] = offer
-        return offer
+        if chosen is None:
+            return None
+        mixed = ranking.MIXED if fitting.mixes(state, plan, chosen) else 0
+        return mixed, policy.offer(state, plan, chosen)
 
     def _plan(self, pod: demands.PodDemand) -> plans.Plan:
         """Shapes that ask the same of cards share one plan, and so what nodes offer for it."""
@@ -143,8 +135,37 @@ class Answers:
             if len(self._plans) >= MOST_SHAPES:
                 self.forget()
             plan = self._plans[bare] = plans.Plan(bare)
-            self._offers[plan] = {}
+            self._offers[plan] = _Offers(plan)
         return plan
+
+
+class _Offers:
+    """What nodes offer for one plan, by their look.
+
+    While a rank is made, equal nodes need to be looked at once. Beyond that, offers are worth
+    their memory only if several shapes share the plan.
+    """
+
+    __slots__ = ("_by_look", "_most", "_shapes", "keep", "known")
+
+    def __init__(self, plan: plans.Plan) -> None:
+        self.known: dict[int, Offer | None] = {}
+        self.keep = False
+        self._by_look = not plan.by_uuid  # a plan that names cards can tell equal looks apart
+        self._shapes = 0
+
+    def begin(self, nodes: int) -> None:
+        """A rank is going to be made."""
+        self._shapes += 1
+        self.keep = self._by_look
+        if len(self.known) > 2 * nodes:
+            self.known.clear()
+
+    def end(self) -> None:
+        """The rank is made."""
+        if self._shapes == 1:
+            self.keep = False
+            self.known.clear()
 
 
 class _Asked:

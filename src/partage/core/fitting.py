@@ -96,7 +96,9 @@ def _granted(
 def _place_bundle(
     state: NodeState, plan: Plan, part: Part, policy: CardPolicy
 ) -> tuple[int, ...] | None:
-    rooms = part.fitting(state.open_rooms, offline=plan.offline)
+    # Of cards that look the same, one speaks for all, unless it matters which ones they are.
+    any_of_kind = part.cards == 1 and not plan.by_uuid and not state.links
+    rooms = part.fitting(state.kinds if any_of_kind else state.open_rooms, offline=plan.offline)
     if part.cards == demands.ALL_CARDS:
         everything = rooms and len(rooms) == len(state.rooms)
         return tuple(room.position for room in rooms) if everything else None
@@ -105,7 +107,9 @@ def _place_bundle(
     if state.qos_bits & plan.other_qos_bits:
         apart = [room for room in rooms if not room.qos_bits & plan.other_qos_bits]
         rooms = apart if len(apart) >= part.cards else rooms
-    if state.links and len(rooms) > part.cards:
+    if len(rooms) == part.cards:
+        return tuple([room.position for room in rooms])
+    if state.links:
         return _linked(state, part, policy, rooms)
     if part.cards == 1:
         return (_best(rooms, part, policy).position,)
@@ -113,13 +117,13 @@ def _place_bundle(
 
 
 def _best(rooms: list[Room], part: Part, policy: CardPolicy) -> Room:
-    if len(rooms) == 1:
-        return rooms[0]
+    """The first of the rooms that the policy likes best; as min() would say, in half the time."""
     need_mib, percent, key = part.fixed_mib, part.compute_percent, policy.card_key
     if need_mib is None:
         return min(rooms, key=lambda r: key(r, part.memory_mib(r.memory_mib), percent))
-    best, least = rooms[0], key(rooms[0], need_mib, percent)
-    for room in rooms[1:]:
+    best = rooms[0]
+    least = key(best, need_mib, percent)
+    for room in rooms:
         this = key(room, need_mib, percent)
         if this < least:
             best, least = room, this

@@ -63,18 +63,19 @@ class Part:
 
     def fitting(self, rooms: list[Room], *, offline: bool) -> list[Room]:
         """The rooms that have what is needed, in index order."""
-        percent, tenants = self.compute_percent, self.tenants
+        percent, tenants, need_mib = self.compute_percent, self.tenants, self.fixed_mib
         if self.whole:
             found = [room for room in rooms if room.empty and room.free_tenants >= tenants]
-        elif offline:
-            found = [r for r in rooms if r.free_offline >= percent and r.free_tenants >= tenants]
         else:
-            found = [r for r in rooms if r.free_compute >= percent and r.free_tenants >= tenants]
-        need_mib = self.fixed_mib
-        if need_mib is not None:
-            found = [room for room in found if room.free_mib >= need_mib]
-        elif not self.whole:
-            found = [room for room in found if room.free_mib >= self.memory_mib(room.memory_mib)]
+            if need_mib is not None:
+                found = [room for room in rooms if room.free_mib >= need_mib]
+            else:
+                found = [r for r in rooms if r.free_mib >= self.memory_mib(r.memory_mib)]
+            if offline:
+                found = [room for room in found if room.free_offline >= percent]
+            elif percent:
+                found = [room for room in found if room.free_compute >= percent]
+            found = [room for room in found if room.free_tenants >= tenants]
         if self.most_tenants:
             found = [room for room in found if room.tenants + tenants <= self.most_tenants]
         if self.accepts is not None:

@@ -128,8 +128,10 @@ class Room:
     def percent_without(self, memory_mib: int, compute_percent: int) -> int:
         """What would be left of the card: the smaller of memory and compute, in whole percent."""
         by_memory = cards.FULL_PERCENT * (self.free_mib - memory_mib) // self.memory_mib
-        left = min(by_memory, self.free_compute - compute_percent)
-        return max(0, left)
+        by_compute = self.free_compute - compute_percent
+        # Written out, because min() and max() would take twice as long and this is all we do.
+        left = by_memory if by_memory < by_compute else by_compute  # noqa: FURB136
+        return left if left > 0 else 0  # noqa: FURB136
 
 
 class NodeState:
@@ -138,7 +140,9 @@ class NodeState:
     __slots__ = (
         "digest",
         "empties",
+        "free_mib",
         "grants",
+        "kinds",
         "link_rows",
         "links",
         "look_id",
@@ -159,7 +163,7 @@ class NodeState:
         self.node = node
         self.tags: dict[str, int] = {}  # how many pods carry each tag
         self.whole_pods = 0  # how many pods have the node for themselves: 0 or 1, if all is well
-        self.digest: Any = None  # what a policy remembers until anything changes
+        self.digest: Any = None  # what one policy remembers until anything changes
         self.look_id = UNNUMBERED  # a number for the present look, given by whoever compares nodes
         self.set_facts(node)
 
@@ -240,8 +244,12 @@ class NodeState:
         self.digest = None
         self.look_id = UNNUMBERED
         self.open_rooms = [] if self.whole_pods else [room for room in self.rooms if room.open]
-        self.most_free_mib = max((room.free_mib for room in self.open_rooms), default=-1)
-        self.empties = sum(room.empty for room in self.open_rooms)
-        self.qos_bits = 0
+        self.kinds = list({room.look: room for room in reversed(self.open_rooms)}.values())[::-1]
+        self.most_free_mib = -1
+        self.free_mib = self.empties = self.qos_bits = 0
         for room in self.rooms:
             self.qos_bits |= room.qos_bits
+        for room in self.open_rooms:
+            self.free_mib += room.free_mib
+            self.empties += room.empty
+            self.most_free_mib = max(self.most_free_mib, room.free_mib)

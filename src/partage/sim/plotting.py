@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import pathlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -18,13 +19,11 @@ _ZOOM_FROM = 95
 
 def check(path: pathlib.Path) -> None:
     """Refuse what cannot be drawn before the long work begins."""
-    try:
-        import matplotlib as _  # noqa: F401
-    except ImportError as error:
+    if importlib.util.find_spec("matplotlib") is None:
         raise errors.InputError(
             "--plot needs matplotlib, which is not installed",
             instead="run: pip install 'partage[plot]'",
-        ) from error
+        )
     if path.suffix.lower() not in (".png", ".svg", ".pdf"):
         raise errors.InputError(
             f"--plot {path}: unknown kind of picture", instead="end the name in .png, .svg or .pdf"
@@ -38,9 +37,9 @@ def draw(curves: Mapping[str, Curve], path: pathlib.Path) -> None:
     import matplotlib as mpl
 
     mpl.use("Agg")
-    from matplotlib import pyplot
+    from matplotlib import pyplot as plt
 
-    figure, axes = pyplot.subplots(figsize=(8, 5), layout="constrained")
+    figure, axes = plt.subplots(figsize=(8, 5), layout="constrained")
     for name, curve in curves.items():
         axes.plot(list(curve), list(curve.values()), label=name, linewidth=1.6)
     last = max(max(curve) for curve in curves.values())
@@ -55,7 +54,7 @@ def draw(curves: Mapping[str, Curve], path: pathlib.Path) -> None:
     axes.legend(loc="lower right", frameon=False)
     _zoom(axes.inset_axes((0.52, 0.34, 0.44, 0.36)), curves, last)
     figure.savefig(path, dpi=150)
-    pyplot.close(figure)
+    plt.close(figure)
 
 
 def _zoom(axes: Axes, curves: Mapping[str, Curve], last: int) -> None:

@@ -77,7 +77,7 @@ def run(
         contestant.settle(pod, placement)
         curve.note(arrived_milli=pod.milli, allocated_milli=account.allocated_milli)
         progress(number / len(arriving))
-    return Run(curve.means(), decisions_us)
+    return Run(curve.means(end=round(100 * demand)), decisions_us)
 
 
 class Account:
@@ -124,7 +124,10 @@ class _Enough:
 
 
 class _Curve:
-    """Allocation against arrived demand, averaged over the arrivals that round to one percent."""
+    """Allocation against arrived demand, averaged over the arrivals that round to one percent.
+
+    In a small cluster one pod may leap over a percent; what was allocated before it holds there.
+    """
 
     def __init__(self, total_milli: int) -> None:
         self._total_milli = total_milli
@@ -138,5 +141,12 @@ class _Curve:
         cell[0] += 100 * allocated_milli / self._total_milli
         cell[1] += 1
 
-    def means(self) -> dict[int, float]:
-        return {percent: total / count for percent, (total, count) in self._sums.items()}
+    def means(self, end: int) -> dict[int, float]:
+        """The curve from nothing to the demand that was to arrive."""
+        curve, last = {}, 0.0
+        for percent in range(max(end, *self._sums) + 1):
+            if percent in self._sums:
+                total, count = self._sums[percent]
+                last = total / count
+            curve[percent] = last
+        return curve

@@ -6,13 +6,15 @@ and among equals the node with the least free memory, so that whole nodes stay f
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from partage.core import demands
 from partage.core.plans import Plan
 from partage.core.policies import base
 from partage.core.rooms import NodeState, Room
 from partage.core.searching import Chosen
 
-_HALF = 1 << (base.KEY_BITS // 2)
+_HALF = 1 << (base.KEY_BITS // 2)  # MiB; a node with a thousand TiB would still fit
 
 
 class Binpack:
@@ -33,9 +35,13 @@ class Binpack:
 
 def tightness(state: NodeState, chosen: Chosen) -> int:
     """Free memory of the chosen cards first, of the whole node second (CPU if no card is asked)."""
-    if not any(chosen):
+    if not chosen:
         return min(max(state.node.free_cpu_milli or 0, 0), base.LARGEST_KEY)
-    positions = {position for positions in chosen for position in positions}
-    here = sum(state.rooms[position].free_mib for position in positions)
-    total = sum(room.free_mib for room in state.open_rooms)
-    return min(here, _HALF - 1) * _HALF + min(max(total, 0), _HALF - 1)
+    if len(chosen) == 1:
+        positions: Iterable[int] = chosen[0]
+    else:
+        positions = {position for positions in chosen for position in positions}
+    here = 0
+    for position in positions:
+        here += state.rooms[position].free_mib
+    return here * _HALF + max(state.free_mib, 0)

@@ -61,33 +61,29 @@ class Priced:
     def offer(self, state: NodeState, plan: Plan, chosen: Chosen) -> tuple[float, float]:
         """The value spent, and the loss it is: more than that where the model is scarce."""
         spent = loss = 0.0
-        for position, memory_mib, compute_percent in _takings(state, plan, chosen):
-            room = state.rooms[position]
+        for room, left in _left(state, plan, chosen):
             values = self._values.get(room.memory_mib, self._plain)
-            left = room.percent_without(memory_mib, compute_percent)
             cost = (values[room.free_percent] - values[left]) / _MICRO
             spent += cost
             loss += cost * (1 + _SURCHARGE * self._scarce.get(room.card.model, 0.0))
         return spent, loss
 
     def node_key(self, state: NodeState, pod: demands.PodDemand, offer: tuple[float, float]) -> int:
-        if state.digest is None:
-            state.digest = self._digest(state)
-        digest: tuple[float, int, int | None, float] = state.digest
-        worth, free_percent, free_cpu, stranded = digest
+        digest: _Digest | None = state.digest
+        if digest is None or digest[0] is not self:
+            digest = state.digest = self._digest(state)
+        _, worth, free_percent, free_cpu, stranded = digest
         spent, loss = offer
         if free_cpu is not None:
             left_cpu = free_cpu - pod.cpu_milli
             if left_cpu < 0:
-                return (
-                    base.LARGEST_KEY
-                )  # kept in the rank: whether CPU is there is not for us to say
+                return base.LARGEST_KEY  # last, not out: whether CPU is short is not ours to say
             change = self._stranded(worth - spent, left_cpu) - stranded
             loss += change if change > 0 else change * _RELIEF
         bucket = int(loss * _BUCKETS_PER_CARD + _MOST_BUCKETS)
         return (bucket << _FREE_BITS) + free_percent
 
-    def _digest(self, state: NodeState) -> tuple[float, int, int | None, float]:
+    def _digest(self, state: NodeState) -> _Digest:
         """What all demands need to know of a node, once per change of it."""
         worth = free_percent = 0
         for room in state.open_rooms:
@@ -96,7 +92,10 @@ class Priced:
         cards_worth = worth / _MICRO
         free_cpu = state.node.free_cpu_milli
         stranded = 0.0 if free_cpu is None else self._stranded(cards_worth, free_cpu)
-        return cards_worth, free_percent, free_cpu, stranded
+        return self, cards_worth, free_percent, free_cpu, stranded
+
+
+_Digest = tuple[Priced, float, int, int | None, float]  # whose, worth, free, CPU, stranded
 
 
 def learn(mix: Mix, states: Iterable[NodeState]) -> Lesson:
@@ -113,20 +112,21 @@ def learn(mix: Mix, states: Iterable[NodeState]) -> Lesson:
     )
 
 
-def _takings(state: NodeState, plan: Plan, chosen: Chosen) -> Iterable[tuple[int, int, int]]:
-    """Position, MiB and percent per card; containers that stand apart are simply added up."""
-    if plan.bundle is not None:
-        part = plan.bundle
+def _left(state: NodeState, plan: Plan, chosen: Chosen) -> list[tuple[Room, int]]:
+    """The rooms that are used and the percent left of each; containers apart are added up."""
+    rooms = state.rooms
+    part = plan.bundle
+    if part is not None:
         percent = 0 if plan.offline else part.compute_percent
-        rooms = state.rooms
-        return [(i, part.memory_mib(rooms[i].memory_mib), percent) for i in chosen[0]]
+        used = [rooms[i] for i in chosen[0]]
+        return [(r, r.percent_without(part.memory_mib(r.memory_mib), percent)) for r in used]
     sums: dict[int, tuple[int, int]] = {}
     for part, positions in zip(plan.parts, chosen, strict=True):
         for i in positions:
             memory_mib, percent = sums.get(i, (0, 0))
-            memory_mib += part.memory_mib(state.rooms[i].memory_mib)
+            memory_mib += part.memory_mib(rooms[i].memory_mib)
             sums[i] = memory_mib, percent + (0 if plan.offline else part.compute_percent)
-    return [(i, *taken) for i, taken in sums.items()]
+    return [(rooms[i], rooms[i].percent_without(*taken)) for i, taken in sums.items()]
 
 
 def _micro(values: prices.Values) -> list[int]:

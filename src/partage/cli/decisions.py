@@ -1,0 +1,111 @@
+"""Decisions, for people: a pod goes through the same steps as in a cluster, and each is told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from partage.core import demands, errors, fleet, grants, plans, refusals
+from partage.core.policies import base as policy_base
+from partage.core.policies import binpack, priced, spread
+from partage.dialects import base, pods, registry
+
+SETTINGS = base.Settings()
+
+
+class Decision(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one pod."""
+
+    pod: str
+    dialect: str
+    asks: str
+    grant: grants.Grant | None
+    refusal: refusals.Refusal | None
+    reason: str
+
+
+def new_fleet(policy: str = priced.Priced.name) -> fleet.Fleet:
+    """An empty fleet with all policies, one of them the default."""
+    known: list[policy_base.Policy[Any]] = [priced.Priced(), binpack.Binpack(), spread.Spread()]
+    names = [each.name for each in known]
+    if policy not in names:
+        raise errors.InputError(
+            f"there is no policy {policy!r}", instead=f"choose from {', '.join(names)}"
+        )
+    return fleet.Fleet(*sorted(known, key=lambda each: each.name != policy))
+
+
+def decide(world: fleet.Fleet, pod: pods.Pod) -> Decision:
+    """Place a pod on the best node, for good; or say why not."""
+    demand = registry.demand(pod, SETTINGS)
+    if demand is None:
+        raise errors.InputError(
+            f"pod {pod.metadata.name} asks for no card",
+            instead="add a limit such as aliyun.com/gpu-mem: 3 (docs/dialects.md has all names)",
+        )
+    names = world.best(demand)
+    if not names:
+        refusal = refusals.furthest(world.refuse(demand))
+        when = "never" if refusal.never else "not now"
+        return _decision(pod, demand, None, refusal, f"{when}: {refusal.text}")
+    had_room = _cards_with_room(world, demand, names[0])
+    held = world.hold(pod.identity, demand, names[0], expires_at=0)
+    if isinstance(held, refusals.Refusal):
+        raise errors.LedgerError(f"{names[0]} was said to fit: {held.text}")
+    grant = world.confirm(pod.identity.uid)
+    return _decision(pod, demand, grant, None, _reason(world, grant, had_room))
+
+
+def _decision(
+    pod: pods.Pod,
+    demand: demands.PodDemand,
+    grant: grants.Grant | None,
+    refusal: refusals.Refusal | None,
+    reason: str,
+) -> Decision:
+    return Decision(
+        pod=pod.metadata.name,
+        dialect=demand.dialect,
+        asks="; ".join(_asks(container) for container in demand.containers),
+        grant=grant,
+        refusal=refusal,
+        reason=reason,
+    )
+
+
+def _asks(container: demands.ContainerDemand) -> str:
+    demand = container.demand
+    if demand.exclusive is demands.Exclusive.NODE:
+        return "a whole node"
+    count = {demands.ALL_CARDS: "all cards", 1: "1 card"}.get(demand.cards, f"{demand.cards} cards")
+    if demand.whole:
+        return f"{count}, whole"
+    each = "" if demand.cards == 1 else " each"
+    memory = (
+        f"{demand.memory_mib} MiB" if demand.memory_mib else f"{demand.memory_percent} % memory"
+    )
+    parts = [memory] if demand.memory_mib or demand.memory_percent else []
+    parts += [f"{demand.compute_percent} % compute"] if demand.compute_percent else []
+    return f"{count}, {' and '.join(parts)}{each}"
+
+
+def _cards_with_room(world: fleet.Fleet, demand: demands.PodDemand, node: str) -> str:
+    """How much choice there was on the node, for a pod whose containers stand on the same cards."""
+    state = world.state(node)
+    plan = plans.Plan(demand)
+    if state is None or plan.bundle is None:
+        return ""
+    fitting = plan.bundle.fitting(state.open_rooms, offline=plan.offline)
+    return f"{len(fitting)} of {len(state.rooms)} cards had room; "
+
+
+def _reason(world: fleet.Fleet, grant: grants.Grant, had_room: str) -> str:
+    state = world.state(grant.node)
+    used = {share.index for container in grant.containers for share in container.shares}
+    left = ", ".join(
+        f"{room.free_mib} MiB on card {room.card.index}"
+        for room in (state.rooms if state else ())
+        if room.card.index in used
+    )
+    return f"{had_room}{grant.policy} leaves {left}"

@@ -1,0 +1,44 @@
+"""Tables: text in columns, aligned the way Go's text/tabwriter does it.
+
+kubectl and its plugins print through tabwriter, and people parse what they print, so this follows
+it to the blank: a cell ends with a tab; a column is as wide as its widest cell plus the padding,
+over the lines that follow each other and have that cell; what comes after the last tab of a line is
+in no column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+_PADDING = 2
+
+
+def aligned(rows: Iterable[Sequence[str]]) -> str:
+    """Rows of cells in columns, kubectl's way: the last column is not padded."""
+    return tabbed("\n".join("\t".join(row) for row in rows))
+
+
+def tabbed(text: str) -> str:
+    """Replace the tabs of a text by blanks so that columns line up."""
+    lines = [line.split("\t") for line in text.split("\n")]
+    widths = [[0] * (len(cells) - 1) for cells in lines]
+    for column in range(max(len(cells) for cells in lines) - 1):
+        for block in _blocks(lines, column):
+            width = max(len(lines[i][column]) for i in block) + _PADDING
+            for i in block:
+                widths[i][column] = width
+    return "\n".join(
+        "".join(cell.ljust(width) for cell, width in zip(cells, [*room, 0], strict=True))
+        for cells, room in zip(lines, widths, strict=True)
+    )
+
+
+def _blocks(lines: list[list[str]], column: int) -> list[list[int]]:
+    """The runs of lines that have a tab-terminated cell in this column."""
+    blocks: list[list[int]] = [[]]
+    for i, cells in enumerate(lines):
+        if len(cells) - 1 > column:
+            blocks[-1].append(i)
+        elif blocks[-1]:
+            blocks.append([])
+    return [block for block in blocks if block]

@@ -1,0 +1,220 @@
+"""The command line, run as people run it: as a process."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from tests.sim.making import NODE_HEADER, POD_HEADER, cluster, workload, write
+
+DEMO = pathlib.Path(__file__).with_name("demo.txt")
+
+
+def partage(*arguments: str | pathlib.Path) -> subprocess.CompletedProcess[str]:
+    """Run the command in a process of its own."""
+    command = [sys.executable, "-c", "from partage.cli.main import main; main()"]
+    return subprocess.run(
+        [*command, *map(str, arguments)], capture_output=True, text=True, check=False, timeout=120
+    )
+
+
+def _refused(result: subprocess.CompletedProcess[str]) -> str:
+    """The one line that a user's mistake gets."""
+    assert result.returncode == 2
+    assert result.stdout == ""
+    assert result.stderr.startswith("partage: ")
+    assert result.stderr.count("\n") == 1
+    return result.stderr
+
+
+def test_the_demo_prints_its_decisions_and_the_gpushare_table() -> None:
+    """Byte for byte; the table is the one kubectl-inspect-gpushare prints."""
+    assert partage("demo").stdout == DEMO.read_text(encoding="utf-8")
+
+
+def test_simulate_prints_a_table(tmp_path: pathlib.Path) -> None:
+    """One line a policy, and no progress bar where nobody watches."""
+    result = partage(
+        *("simulate", "--nodes", cluster(tmp_path), "--pods", workload(tmp_path)),
+        *("--policy", "priced,fgd", "--seeds", "1"),
+    )
+
+    assert result.returncode == 0, result.stderr
+    assert result.stderr == ""
+    lines = result.stdout.splitlines()
+    assert lines[0].split() == [
+        *("POLICY", "ALLOCATED@100%", "ALLOCATED@130%", "DECISION(MEAN)", "DECISION(P99)")
+    ]
+    assert [line.split()[0] for line in lines[1:]] == ["priced", "fgd"]
+
+
+def test_simulate_prints_json(tmp_path: pathlib.Path) -> None:
+    """The same numbers for programs."""
+    result = partage(
+        *("simulate", "--nodes", cluster(tmp_path), "--pods", workload(tmp_path)),
+        *("--policy", "bestfit", "--seeds", "2", "--demand", "1.3", "-o", "json"),
+    )
+
+    (report,) = json.loads(result.stdout)
+    assert list(report) == [
+        "policy",
+        "allocation_at_100",
+        "allocation_at_130",
+        "decision_us_mean",
+        "decision_us_p99",
+    ]
+    assert report["policy"] == "bestfit"
+    assert 50 < report["allocation_at_100"] <= report["allocation_at_130"] <= 100
+    assert 0 < report["decision_us_mean"] <= report["decision_us_p99"]
+
+
+def test_simulate_draws_a_picture(tmp_path: pathlib.Path) -> None:
+    """A PNG that is one."""
+    picture = tmp_path / "packing.png"
+    result = partage(
+        *("simulate", "--nodes", cluster(tmp_path), "--pods", workload(tmp_path)),
+        *("--seeds", "1", "--plot", picture),
+    )
+
+    assert result.returncode == 0, result.stderr
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--policy", "magic"], "there is no policy 'magic'; choose from bestfit, binpack"),
+        (["--policy", ""], "there is no policy ''"),
+        (["--policy", "priced,,nope"], "there is no policy 'nope'"),
+        (["--demand", "-1"], "--demand -1.0 is out of range"),
+        (["--demand", "inf"], "--demand inf is out of range"),
+        (["--seeds", "0"], "'--seeds': 0 is not in the range"),
+        (["--plot", "picture.gif"], "unknown kind of picture"),
+        (["--plot", "/nowhere/at/all.png"], "no such folder"),
+        (["-o", "yaml"], "'yaml' is not one of"),
+        (["--nodes", "missing.csv"], "missing.csv: No such file or directory"),
+    ],
+)
+def test_a_wrong_option_is_one_line(
+    tmp_path: pathlib.Path, arguments: list[str], says: str
+) -> None:
+    """What, where, what to do; exit code 2."""
+    options = ["--nodes", str(cluster(tmp_path)), "--pods", str(workload(tmp_path)), *arguments]
+
+    assert says in _refused(partage("simulate", *options))
+
+
+@pytest.mark.parametrize(
+    ("node", "pod", "says"),
+    [
+        ("a,1,1,1,T4", "p,-5,1,1,1000,", "line 2, column cpu_milli: '-5' is not usable"),
+        ("a,1,1,0,T4", "p,5,1,1,1000,", "node a has no cards"),
+        ("a,1,1,1,T4", "p,5,1,1,0.5,", "column gpu_milli: '0.5' is not usable"),
+        ("a,1,1,1,T4", "p,5,1,0,0,", "no pod asks for a card"),
+    ],
+)
+def test_a_wrong_trace_is_one_line(tmp_path: pathlib.Path, node: str, pod: str, says: str) -> None:
+    """The line of the file is named."""
+    nodes = write(tmp_path / "n.csv", NODE_HEADER, node)
+    pods = write(tmp_path / "p.csv", POD_HEADER, pod)
+
+    assert says in _refused(partage("simulate", "--nodes", nodes, "--pods", pods))
+
+
+POD = "kind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c, resources: {limits: {%s}}}]}\n"
+
+
+def test_fit_says_where_every_pod_goes(tmp_path: pathlib.Path) -> None:
+    """Replicas, dialects and refusals in one table; exit code 1 if one does not fit."""
+    manifest = write(
+        tmp_path / "work.yaml",
+        "apiVersion: apps/v1beta1",
+        "kind: StatefulSet",
+        "metadata: {name: binpack-1}",
+        "spec: {replicas: 3, template: {spec: {containers: [",
+        "  {name: binpack-1, resources: {limits: {aliyun.com/gpu-mem: 3}}}]}}}",
+        "---",
+        POD % "nvidia.com/gpu: 2",
+    )
+
+    result = partage("fit", "-f", manifest, "--node", "n=2x8Gi", "-o", "json")
+
+    decisions = json.loads(result.stdout)
+    assert result.returncode == 1
+    assert [d["pod"] for d in decisions] == ["binpack-1-0", "binpack-1-1", "binpack-1-2", "p"]
+    assert [d["grant"] and d["grant"]["node"] for d in decisions] == ["n", "n", "n", None]
+    assert decisions[3]["refusal"]["code"] == "card-not-empty"
+
+
+def test_fit_prints_a_table_and_succeeds(tmp_path: pathlib.Path) -> None:
+    """Everything fits: exit code 0."""
+    manifest = write(tmp_path / "p.yaml", POD % "tensorstack.dev/nvidia-gpu-percent: 30")
+
+    result = partage("fit", "-f", manifest, "--node", "a=1x16Gi:T4", "--policy", "binpack")
+
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.splitlines()[0].split() == [
+        *("POD", "DIALECT", "ASKS", "FOR", "NODE", "CARDS", "WHY")
+    ]
+    assert "1 of 1 cards had room; binpack leaves 11469 MiB on card 0" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("limits", "says"),
+    [
+        ("aliyun.com/gpu-mem: -3", "spec.containers[0].resources.limits[aliyun.com/gpu-mem]"),
+        ("aliyun.com/gpu-mem: 500m", "spec.containers[0].resources.limits[aliyun.com/gpu-mem]"),
+        ("aliyun.com/gpu-mem: 1.5", "spec.containers[0].resources.limits[aliyun.com/gpu-mem]"),
+        ("tke.cloud.tencent.com/qgpu-memory: 4GB", "write a number of GiB, without a suffix"),
+        ("cpu: 1", "pod p asks for no card; add a limit such as aliyun.com/gpu-mem: 3"),
+    ],
+)
+def test_a_wrong_request_is_one_line(tmp_path: pathlib.Path, limits: str, says: str) -> None:
+    """The field is named, and what to write instead."""
+    manifest = write(tmp_path / "p.yaml", POD % limits)
+
+    assert says in _refused(partage("fit", "-f", manifest, "--node", "n=1x8Gi"))
+
+
+@pytest.mark.parametrize(
+    ("node", "says"),
+    [
+        ("n=0x8Gi", "a node has 1 to 64 cards"),
+        ("n", "write for example dev-server-153=8x23Gi"),
+        ("n=8x8GB", "write 8G (decimal) or 8Gi (binary)"),
+        ("n=8x-1Gi", "not a positive amount"),
+    ],
+)
+def test_a_wrong_node_is_one_line(tmp_path: pathlib.Path, node: str, says: str) -> None:
+    """A node without cards, and sizes that are none."""
+    manifest = write(tmp_path / "p.yaml", POD % "nvidia.com/gpu: 1")
+
+    assert says in _refused(partage("fit", "-f", manifest, "--node", node))
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("kind: [", "give a file that kubectl would read"),
+        ("- 1", "not a Kubernetes object"),
+        ("kind: ConfigMap\nmetadata: {name: c}\n", "no pod in it"),
+        ("kind: Pod\nspec: {containers: 7}\n", "$.spec.containers"),
+        ("kind: Deployment\nspec: {replicas: x, template: {}}\n", "'x' replicas"),
+    ],
+)
+def test_a_wrong_manifest_is_one_line(tmp_path: pathlib.Path, text: str, says: str) -> None:
+    """Not YAML, not an object, not a pod."""
+    manifest = write(tmp_path / "p.yaml", text)
+
+    assert says in _refused(partage("fit", "-f", manifest, "--node", "n=1x8Gi"))
+
+
+def test_help_has_examples() -> None:
+    """Of every command that takes options."""
+    for command in ("fit", "simulate"):
+        assert f"partage {command} -" in partage(command, "--help").stdout
+    assert "Commands:" in partage().stdout
