@@ -1,9 +1,8 @@
 """Deciding: the best 64 of 5,000 nodes, from names to names.
 
-5,000 nodes of 8 cards, partly filled with pods of many sizes; 64 shapes of demand are alive, and one
-pod is granted between two questions. The floor is what any answer needs at least: one intersection
-of the set of known names with the 5,000 names of the question, which come as fresh strings, as they
-do from a decoder.
+5,000 nodes of 8 cards, partly filled with pods of many sizes; 64 shapes of demand are alive, and
+one pod is granted between two questions. The floor is what any answer needs at least: one
+intersection of the set of known names with the set of the 5,000 names of the question.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 import itertools
 import random
 
-from bench.measuring import Line, median_us
+from bench.measuring import Line, compare_us
 from partage.core import cards, demands, fleet, grants
 from partage.core.policies import binpack, priced, spread
 
@@ -54,12 +53,6 @@ class World:
         if isinstance(self.fleet.hold(pod, self._shape(), node, expires_at=0), fleet.Hold):
             self.fleet.confirm(pod.uid)
 
-    def fresh_names(self) -> list[str]:
-        """The question's names as new strings, whose hashes nobody knows yet."""
-        names = [name[:4] + name[4:] for name in self.names]
-        self._source.shuffle(names)
-        return names
-
     def new_shape(self, policy: str) -> demands.PodDemand:
         """A shape that was never asked about."""
         return _pod(demands.Demand(memory_mib=4000 + next(self._uids) % 3000), policy=policy)
@@ -77,54 +70,61 @@ class World:
 
 def _warm(world: World, policy: str) -> Line:
     shapes = itertools.cycle(_by(shape, policy) for shape in world.shapes)
-    questions: list[list[str]] = []
+    for _ in range(SHAPES):
+        world.fleet.best(next(shapes))
+    question = Question(world)
 
     def before() -> None:
         world.grant()
-        questions[:] = [world.fresh_names()]
+        question.renew()
 
-    def ask() -> list[str]:
-        return world.fleet.best(next(shapes), limit=BEST, among=set(questions[0]))
-
-    for _ in range(SHAPES):
-        before()
-        ask()
-    took_us = median_us(ask, before=before, rounds=4 * SHAPES)
+    took_us, floor_us = compare_us(
+        lambda: question.ask(next(shapes)), question.floor, before=before, rounds=4 * SHAPES
+    )
     return Line(
         what=f"{policy}: best {BEST} of {NODES} names, {SHAPES} shapes alive",
         took_us=took_us,
         floor=_FLOOR,
-        floor_us=_floor_us(world),
+        floor_us=floor_us,
         aim=3,
     )
 
 
 def _cold(world: World, policy: str) -> Line:
-    questions: list[list[str]] = []
-
-    def before() -> None:
-        questions[:] = [world.fresh_names()]
-
-    def ask() -> list[str]:
-        shape = world.new_shape(policy)
-        return world.fleet.best(shape, limit=BEST, among=set(questions[0]))
-
+    question = Question(world)
+    took_us, floor_us = compare_us(
+        lambda: question.ask(world.new_shape(policy)),
+        question.floor,
+        before=question.renew,
+        rounds=25,
+    )
     return Line(
         what=f"{policy}: the same for a shape never seen before",
-        took_us=median_us(ask, before=before, rounds=15),
+        took_us=took_us,
         floor=_FLOOR,
-        floor_us=_floor_us(world),
+        floor_us=floor_us,
         aim=120,
     )
 
 
-def _floor_us(world: World) -> float:
-    questions: list[list[str]] = []
+class Question:
+    """Which of these names are best? The names come as new strings, as from a decoder."""
 
-    def before() -> None:
-        questions[:] = [world.fresh_names()]
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.renew()
 
-    return median_us(lambda: world.known.intersection(questions[0]), before=before, rounds=101)
+    def renew(self) -> None:
+        """The same names, decoded anew into a set."""
+        self._names = {name[:4] + name[4:] for name in self._world.names}
+
+    def ask(self, shape: demands.PodDemand) -> list[str]:
+        """The answer."""
+        return self._world.fleet.best(shape, limit=BEST, among=self._names)
+
+    def floor(self) -> set[str]:
+        """The least that any answer has to do."""
+        return self._world.known & self._names
 
 
 def _node(name: str, model: str, memory_mib: int, source: random.Random) -> cards.Node:

@@ -28,12 +28,24 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def median_us(work: Callable[[], object], *, before: Callable[[], object], rounds: int) -> float:
-    """The median time of the work, each time after something that is not counted."""
-    taken = []
+def compare_us(
+    work: Callable[[], object],
+    floor: Callable[[], object],
+    *,
+    before: Callable[[], object] = lambda: None,
+    rounds: int,
+) -> tuple[float, float]:
+    """The medians of work and floor, measured in turns so that the machine's moods hit both."""
+    worked, floored = [], []
     for _ in range(rounds):
         before()
-        began = time.perf_counter_ns()
-        work()
-        taken.append((time.perf_counter_ns() - began) / 1000)
-    return statistics.median(taken)
+        worked.append(_timed_us(work))
+        before()
+        floored.append(_timed_us(floor))
+    return statistics.median(worked), statistics.median(floored)
+
+
+def _timed_us(work: Callable[[], object]) -> float:
+    began = time.perf_counter_ns()
+    work()
+    return (time.perf_counter_ns() - began) / 1000

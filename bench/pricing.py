@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench.measuring import Line, median_us
+from bench.measuring import Line, compare_us
 from partage.core.policies import prices
 
 _SIZES = (5, 11, 14, 16, 22, 23, 27, 29, 32, 33, 35, 37, 44, 46, 47, 48, 55, 59, 65, 81, 100)
@@ -11,15 +11,9 @@ _SIZES = (5, 11, 14, 16, 22, 23, 27, 29, 32, 33, 35, 37, 44, 46, 47, 48, 55, 59,
 def run() -> list[Line]:
     """A mix of 21 sizes, as the openb workload has; the floor is one knapsack over all cells."""
     mix = {size: 1.0 + size % 7 for size in _SIZES}
-    return [
-        Line(
-            what=f"values of a card for a mix of {len(mix)} sizes",
-            took_us=median_us(lambda: prices.values(mix), before=lambda: None, rounds=15),
-            floor="knapsack",
-            floor_us=median_us(lambda: _knapsack(mix), before=lambda: None, rounds=51),
-            aim=200,
-        )
-    ]
+    took_us, floor_us = compare_us(lambda: prices.values(mix), lambda: _knapsack(mix), rounds=25)
+    what = f"values of a card for a mix of {len(mix)} sizes"
+    return [Line(what=what, took_us=took_us, floor="knapsack", floor_us=floor_us, aim=200)]
 
 
 def _knapsack(mix: dict[int, float]) -> list[float]:

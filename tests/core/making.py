@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from partage.core import cards, demands, fleet, grants
-from partage.core.policies import binpack, priced, spread
+from partage.core.policies import base, binpack, priced, spread
 
 GIB = 1024
 
@@ -19,7 +21,7 @@ def node(name: str = "n0", *memory_mib: int, **facts: object) -> cards.Node:
 
 def fleet_of(*nodes: cards.Node, default: str = "binpack") -> fleet.Fleet:
     """A fleet with all policies."""
-    policies = [binpack.Binpack(), spread.Spread(), priced.Priced()]
+    policies: list[base.Policy[Any]] = [binpack.Binpack(), spread.Spread(), priced.Priced()]
     policies.sort(key=lambda policy: policy.name != default)
     world = fleet.Fleet(*policies)
     for each in nodes:

@@ -92,6 +92,14 @@ def test_compute_is_set_aside_up_to_the_whole_card() -> None:
     assert world.best(pod(share(1, compute_percent=30))) == ["n0"]
 
 
+def test_who_asks_for_no_compute_is_not_kept_away_by_a_lack_of_it() -> None:
+    """Best effort may stand beside tenants who have been promised more than there is."""
+    world = fleet_of(node("n0", GIB, foreign_compute_percent=130))
+
+    assert world.best(pod(share(1))) == ["n0"]
+    assert world.best(pod(share(1, compute_percent=1))) == []
+
+
 def test_offline_pods_divide_what_the_others_leave() -> None:
     """Their percentages add up among themselves, not with those who were promised time."""
     world = fleet_of(node("n0", GIB))

@@ -124,8 +124,8 @@ class Answers:
         chosen = fitting.place(state, plan, self.card_policy(state, plan.pod))
         if chosen is None:
             return None
-        mixed = ranking.MIXED if fitting.mixes(state, plan, chosen) else 0
-        return mixed, policy.offer(state, plan, chosen)
+        mixes = state.qos_bits & plan.other_qos_bits and fitting.mixes(state, plan, chosen)
+        return ranking.MIXED if mixes else 0, policy.offer(state, plan, chosen)
 
     def _plan(self, pod: demands.PodDemand) -> plans.Plan:
         """Shapes that ask the same of cards share one plan, and so what nodes offer for it."""

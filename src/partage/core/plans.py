@@ -13,6 +13,8 @@ from collections.abc import Callable
 from partage.core import cards, demands, grants
 from partage.core.rooms import ALL_QOS_BITS, QOS_BITS, Room
 
+_WHATEVER = -(1 << 40)
+
 
 class Plan:
     """A pod's demand, made ready to be tried on nodes."""
@@ -63,19 +65,27 @@ class Part:
 
     def fitting(self, rooms: list[Room], *, offline: bool) -> list[Room]:
         """The rooms that have what is needed, in index order."""
-        percent, tenants, need_mib = self.compute_percent, self.tenants, self.fixed_mib
+        # Who asks for no compute is not kept away by a card that gave away too much of it.
+        percent = self.compute_percent or _WHATEVER
+        tenants, need_mib = self.tenants, self.fixed_mib
         if self.whole:
             found = [room for room in rooms if room.empty and room.free_tenants >= tenants]
+        elif need_mib is not None and not offline:
+            found = [
+                room
+                for room in rooms
+                if room.free_mib >= need_mib
+                and room.free_compute >= percent
+                and room.free_tenants >= tenants
+            ]
         else:
-            if need_mib is not None:
-                found = [room for room in rooms if room.free_mib >= need_mib]
-            else:
-                found = [r for r in rooms if r.free_mib >= self.memory_mib(r.memory_mib)]
-            if offline:
-                found = [room for room in found if room.free_offline >= percent]
-            elif percent:
-                found = [room for room in found if room.free_compute >= percent]
-            found = [room for room in found if room.free_tenants >= tenants]
+            found = [
+                room
+                for room in rooms
+                if room.free_mib >= self.memory_mib(room.memory_mib)
+                and (room.free_offline if offline else room.free_compute) >= percent
+                and room.free_tenants >= tenants
+            ]
         if self.most_tenants:
             found = [room for room in found if room.tenants + tenants <= self.most_tenants]
         if self.accepts is not None:

@@ -214,7 +214,7 @@ def _lack(who: str, room: Room, part: plans.Part, plan: plans.Plan) -> Shortage:
     if room.free_mib < need_mib:
         return _shortage(who, room, Code.MEMORY, need_mib, room.free_mib)
     free_compute = room.free_offline if plan.offline else room.free_compute
-    if free_compute < part.compute_percent:
+    if part.compute_percent and free_compute < part.compute_percent:
         return _shortage(who, room, Code.COMPUTE, part.compute_percent, free_compute)
     limit = part.most_tenants - room.tenants if part.most_tenants else room.free_tenants
     return _shortage(who, room, Code.TENANTS, part.tenants, min(limit, room.free_tenants))
