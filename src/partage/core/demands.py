@@ -62,7 +62,7 @@ class Demand(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     exclusive: Exclusive = Exclusive.NO
     compute_mode: ComputeMode = ComputeMode.BEST_EFFORT
     memory_enforced: bool = True
-    max_tenants: int = 0  # 0: as many as the card takes; counts this one
+    max_tenants: int = 0  # 0: as many as the card takes; the least of a pod holds for all of it
     models: tuple[str, ...] = ()  # any of these patterns (fnmatch, case ignored); none: any model
     not_models: tuple[str, ...] = ()
     uuids: tuple[str, ...] = ()

@@ -24,10 +24,18 @@ class Plan:
         self.offline = pod.qos is demands.Qos.OFFLINE
         self.other_qos_bits = ALL_QOS_BITS & ~QOS_BITS[pod.qos]
         self.moments = grants.moments([container.role for container in pod.containers])
-        self.parts = [Part(container.demand) for container in pod.containers]
+        caps = [c.demand.max_tenants for c in pod.containers if c.demand.max_tenants]
+        most_tenants = min(caps, default=0)
+        self.parts = [Part(container.demand, most_tenants) for container in pod.containers]
         self.bundle = self._bundle()
         # A cheap first look: without this much on a card, or so many empty cards, no node will do.
         self.least_mib = max((part.fixed_mib or 0 for part in self.parts), default=-1)
+        steady = [
+            p
+            for p, c in zip(self.parts, pod.containers, strict=True)
+            if c.role is not demands.Role.INIT
+        ]
+        self.steady_mib = sum(max(1, part.cards) * (part.fixed_mib or 0) for part in steady)
         self.least_empties = max((part.cards for part in self.parts if part.whole), default=0)
         self.by_uuid = any(c.demand.uuids or c.demand.not_uuids for c in pod.containers)
         self.picky = bool(pod.refused_by or pod.apart_from or pod.exclusive_node)
@@ -45,11 +53,11 @@ class Plan:
 class Part:
     """What is needed of each card that one container, or several together, stand on."""
 
-    def __init__(self, demand: demands.Demand) -> None:
+    def __init__(self, demand: demands.Demand, most_tenants: int = 0) -> None:
         self.cards = demand.cards
         self.whole = demand.whole
         self.tenants = 1
-        self.most_tenants = demand.max_tenants
+        self.most_tenants = most_tenants
         self.compute_percent = cards.FULL_PERCENT if demand.whole else demand.compute_percent
         self.fixed_mib: int | None = demand.memory_mib  # None: it depends on the card
         self.memory_percent = cards.FULL_PERCENT if demand.whole else demand.memory_percent
@@ -102,7 +110,7 @@ class Bundle(Part):
         self.cards = parts[0].cards
         self.whole = False
         self.tenants = max(len(moment) for moment in moments)
-        self.most_tenants = min((p.most_tenants for p in parts if p.most_tenants), default=0)
+        self.most_tenants = parts[0].most_tenants
         self.compute_percent = self._worst([part.compute_percent for part in parts])
         fixed = [part.fixed_mib for part in parts if part.fixed_mib is not None]
         self.fixed_mib = self._worst(fixed) if len(fixed) == len(parts) else None

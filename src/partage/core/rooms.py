@@ -11,7 +11,6 @@ negative, so nothing fits; it never wraps around.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Container
 from typing import Any
 
@@ -114,14 +113,18 @@ class Room:
 
     def less(self, *, memory_mib: int, compute_percent: int, tenants: int, exclusive: bool) -> Room:
         """The room that is left when this much more is taken."""
-        rest = copy.copy(self)
-        rest.free_mib -= memory_mib
-        rest.free_compute -= compute_percent
-        rest.free_offline -= compute_percent
-        rest.tenants += tenants
-        rest.free_tenants -= tenants
-        rest.empty = rest.empty and not tenants
-        rest.open = rest.open and not exclusive
+        rest = Room.__new__(Room)  # copy.copy() would take ten times as long
+        rest.card = self.card
+        rest.position = self.position
+        rest.memory_mib = self.memory_mib
+        rest.qos_bits = self.qos_bits
+        rest.free_mib = self.free_mib - memory_mib
+        rest.free_compute = self.free_compute - compute_percent
+        rest.free_offline = self.free_offline - compute_percent
+        rest.tenants = self.tenants + tenants
+        rest.free_tenants = self.free_tenants - tenants
+        rest.empty = self.empty and not tenants
+        rest.open = self.open and not exclusive
         rest.free_percent = rest.percent_without(0, 0)
         return rest
 

@@ -6,7 +6,9 @@ once. What a card carries is summed per moment of the pod's life, so an init con
 room of an app that runs after it.
 
 The number of steps is limited, for a pod of dozens of unequal containers could be made to search
-for ever; beyond the limit the pod counts as not fitting (docs/limits.md).
+for ever; beyond the limit the pod counts as not fitting (docs/limits.md). Up to four cards a pod
+the limit is never met: where every container has as many candidates as there are cards to find,
+the first attempt succeeds, so a search that fails has few branches.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from partage.core.rooms import NodeState, Room
 
 Chosen = tuple[tuple[int, ...], ...]  # per container, the positions of its cards on the node
 
-MOST_STEPS = 2000
+MOST_STEPS = 250
 
 
 class CardPolicy(Protocol):
@@ -33,6 +35,8 @@ class CardPolicy(Protocol):
 
 def search(state: NodeState, plan: Plan, policy: CardPolicy) -> Chosen | None:
     """One arrangement of all parts, or None if there is none (or none was found in time)."""
+    if plan.steady_mib > state.free_mib:
+        return None
     return _Search(state, plan, policy).run()
 
 
@@ -51,7 +55,7 @@ class _Search:
         self.loads = [_Load(len(plan.moments)) for _ in state.rooms]
         self.chosen: list[list[int]] = [[] for _ in plan.parts]
         self.slots = self._slots()
-        self.by_uuid = any(part.accepts is not None for part in plan.parts)
+        self.picky = any(part.accepts is not None for part in plan.parts)
 
     def run(self) -> Chosen | None:
         if not self._next(0):
@@ -121,10 +125,8 @@ class _Search:
 
     def _look(self, room: Room) -> tuple[object, ...]:
         """Two cards that look the same need not both be tried."""
-        whose = room.card.uuid if self.by_uuid or self.state.links else None
-        load = self.loads[room.position]
-        free = (room.memory_mib, room.free_mib, room.free_compute, room.free_offline)
-        return (whose, *free, room.tenants, room.free_tenants, room.qos_bits, load.look())
+        whose = room.card.uuid if self.picky or self.state.links else None
+        return whose, room.look, self.loads[room.position].look()
 
 
 class _Load:
