@@ -1,0 +1,8 @@
+"""Dialects: the request languages people already write, each in one module.
+
+A dialect is one family of names: resources, annotations, labels and environment. It turns a pod
+into a neutral demand, and a grant back into the annotations and the environment that the family's
+own tools expect. Behind this package nobody asks which words a user wrote.
+
+:mod:`partage.dialects.registry` is the way in; docs/dialects.md shows every family with examples.
+"""

@@ -1,0 +1,227 @@
+"""Partage's own words, for those who start afresh, and its record of every grant.
+
+A container names what it wants of each card (memory in MiB or percent, percent of compute) and of
+how many cards; a number of cards and nothing else means whole cards. What concerns the whole pod
+(which models, which quality of service, which policy) is an annotation.
+
+The grant is recorded as versioned JSON in one annotation, for every dialect: the families' own
+annotations beside it are for the families' tools. It names the pod's uid and the node, because
+people copy manifests with all their annotations, and a copied grant is not a grant.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import msgspec
+
+from partage.core import cards, demands, grants
+from partage.dialects import base, pods, reading, records
+
+CARDS = "partage.dev/cards"  # a resource, and an annotation whose only value is "all"
+MEMORY = "partage.dev/memory-mib"
+PERCENT = "partage.dev/memory-percent"
+COMPUTE = "partage.dev/compute-percent"
+
+MODELS = "partage.dev/models"
+UUIDS = "partage.dev/uuids"
+QOS = "partage.dev/qos"
+CEILING = "partage.dev/compute-ceiling"
+POLICY = "partage.dev/policy"
+GRANT = "partage.dev/grant"
+
+ENFORCED_LABEL = "partage.dev/memory"
+ENFORCED = "partage/memory-enforced"
+VERSION = 1
+_MOST_MIB = 1 << 32
+_NOT = "!"
+
+
+class Native(base.Dialect):
+    """Partage's own resources and annotations."""
+
+    name = "partage"
+    resources: ClassVar = {
+        CARDS: reading.CARDS,
+        MEMORY: reading.units("MiB"),
+        PERCENT: reading.PERCENT,
+        COMPUTE: reading.PERCENT,
+    }
+    traits: ClassVar = {(ENFORCED_LABEL, "enforced"): ENFORCED}
+
+    def speaks(self, pod: pods.Pod) -> bool:
+        return CARDS in pod.metadata.annotations or super().speaks(pod)
+
+    def demand(self, request: base.Request) -> demands.PodDemand:
+        if not request.askings:
+            instead = f"name {CARDS}: 1, or a share, in the limits of a container"
+            raise reading.annotation_error(CARDS, "no container asks for a card", instead=instead)
+        wishes = _wishes(request)
+        return demands.PodDemand(
+            containers=base.containers(request, lambda asking: _demand(asking, wishes)),
+            qos=wishes.qos,
+            dialect=self.name,
+            nodes_by=wishes.policy,
+            cards_by=wishes.policy,
+        )
+
+
+def encode(grant: grants.Grant) -> str:
+    """The grant as the text of its annotation."""
+    record = _Record(
+        version=VERSION,
+        uid=grant.pod.uid,
+        node=grant.node,
+        dialect=grant.dialect,
+        containers=grant.containers,
+        qos=grant.qos,
+        tag=grant.tag,
+        exclusive_node=grant.exclusive_node,
+        policy=grant.policy,
+    )
+    return msgspec.json.encode(record).decode()
+
+
+def decode(pod: pods.Pod, node: cards.Node) -> grants.Grant | None:
+    """The grant recorded on a pod; None if there is no record.
+
+    Cards that the node does not have (any more) are no damage: a grant outlives its card.
+    """
+    if GRANT not in pod.metadata.annotations:
+        return None
+    text = records.text(pod, GRANT)
+    version = records.decoded(GRANT, text, _Version).version
+    if version != VERSION:
+        problem = f"its version is {reading.shown(str(version))}, and {VERSION} is known here"
+        raise records.Unreadable(GRANT, problem, instead="upgrade this Partage")
+    record = records.decoded(GRANT, text, _Record)
+    _check(record, pod, node)
+    return grants.Grant(
+        pod=pod.identity,
+        node=record.node,
+        containers=record.containers,
+        dialect=record.dialect,
+        qos=record.qos,
+        tag=record.tag,
+        exclusive_node=record.exclusive_node,
+        policy=record.policy,
+    )
+
+
+class _Version(msgspec.Struct):
+    """What every version of the record has."""
+
+    version: int
+
+
+class _Record(msgspec.Struct, frozen=True, kw_only=True):
+    """Version 1. A field may be added with a default; any other change is a new version."""
+
+    version: int
+    uid: str
+    node: str
+    dialect: str
+    containers: tuple[grants.ContainerGrant, ...]
+    qos: demands.Qos
+    tag: str
+    exclusive_node: bool
+    policy: str
+
+
+def _check(record: _Record, pod: pods.Pod, node: cards.Node) -> None:
+    if record.uid != pod.metadata.uid:
+        raise records.Unreadable(GRANT, f"it is of another pod, {reading.shown(record.uid)}")
+    if record.node != node.name:
+        raise records.Unreadable(GRANT, f"it is for another node, {reading.shown(record.node)}")
+    roles = {spot.container.name: spot.role for spot in pods.spots(pod)}
+    granted = [(container.name, container.role) for container in record.containers]
+    if len(set(granted)) != len(granted) or not set(granted) <= set(roles.items()):
+        raise records.Unreadable(GRANT, "its containers are not those of the pod")
+    for container in record.containers:
+        uuids = [share.uuid for share in container.shares]
+        if not all(map(_sound, container.shares)) or len(set(uuids)) != len(uuids) or not uuids:
+            problem = f"the shares of {reading.shown(container.name)} are out of range"
+            raise records.Unreadable(GRANT, problem)
+        if not 0 <= container.compute_ceiling_percent <= cards.FULL_PERCENT:
+            problem = f"the ceiling of {reading.shown(container.name)} is out of range"
+            raise records.Unreadable(GRANT, problem)
+
+
+def _sound(share: grants.Share) -> bool:
+    return (
+        0 < len(share.uuid) <= reading.LONGEST_WORD
+        and 0 <= share.index < records.MOST_CARDS
+        and 0 <= share.memory_mib <= _MOST_MIB
+        and 0 <= share.compute_percent <= cards.FULL_PERCENT
+    )
+
+
+class _Wishes(msgspec.Struct, frozen=True, kw_only=True):
+    """What the annotations say about the whole pod."""
+
+    every_card: bool
+    qos: demands.Qos
+    ceiling: int
+    policy: str
+    restrictions: dict[str, tuple[str, ...]]
+
+
+def _wishes(request: base.Request) -> _Wishes:
+    pod = request.pod
+    ceiling = reading.annotation_number(pod, CEILING, reading.PERCENT) or 0
+    if ceiling and not any(asking.get(COMPUTE) for asking in request.askings):
+        problem = "no container asks for a share of compute"
+        raise reading.annotation_error(CEILING, problem, instead=f"add {COMPUTE} to a container")
+    qos = reading.annotation_choice(pod, QOS, tuple(demands.Qos))
+    return _Wishes(
+        every_card=bool(reading.annotation_choice(pod, CARDS, ("all",))),
+        qos=demands.Qos(qos or demands.Qos.NORMAL),
+        ceiling=ceiling,
+        policy=reading.annotation_choice(pod, POLICY, request.settings.policies),
+        restrictions=_restrictions(pod),
+    )
+
+
+def _restrictions(pod: pods.Pod) -> dict[str, tuple[str, ...]]:
+    models, uuids = reading.annotation_words(pod, MODELS), reading.annotation_words(pod, UUIDS)
+    return {
+        "models": tuple(word for word in models if not word.startswith(_NOT)),
+        "not_models": tuple(word[1:] for word in models if word.startswith(_NOT)),
+        "uuids": tuple(word for word in uuids if not word.startswith(_NOT)),
+        "not_uuids": tuple(word[1:] for word in uuids if word.startswith(_NOT)),
+    }
+
+
+def _demand(asking: reading.Asking, wishes: _Wishes) -> demands.Demand:
+    if asking.get(MEMORY) and asking.get(PERCENT):
+        problem = f"memory is also asked for in MiB ({MEMORY})"
+        raise asking.refused(PERCENT, problem, instead="name one of the two")
+    if wishes.every_card and asking.get(CARDS) > 1:
+        problem = f"the annotation {CARDS} asks for all cards"
+        raise asking.refused(CARDS, problem, instead="write 1, or take the annotation away")
+    count = demands.ALL_CARDS if wishes.every_card else asking.get(CARDS) or 1
+    if asking.amounts.keys() == {CARDS}:
+        demand = demands.Demand(cards=count, exclusive=demands.Exclusive.CARD)
+    else:
+        demand = demands.Demand(
+            cards=count,
+            memory_mib=asking.get(MEMORY),
+            memory_percent=asking.get(PERCENT),
+            compute_percent=asking.get(COMPUTE),
+        )
+    changes = _compute(asking, wishes) if demand.compute_percent else {}
+    return msgspec.structs.replace(demand, **changes, **wishes.restrictions)
+
+
+def _compute(asking: reading.Asking, wishes: _Wishes) -> dict[str, Any]:
+    """How a share of compute is held."""
+    share, ceiling = asking.get(COMPUTE), wishes.ceiling
+    if wishes.qos is demands.Qos.ONLINE:
+        problem = "online pods have all the compute they want"
+        raise asking.refused(COMPUTE, problem, instead=f"take it or {QOS} away")
+    if not ceiling:
+        return {"compute_mode": demands.ComputeMode.FIXED}
+    if ceiling < share:
+        problem = f"the ceiling {ceiling} is below {share}, which {asking.path} asks for"
+        raise reading.annotation_error(CEILING, problem, instead=f"write {share} to 100")
+    return {"compute_mode": demands.ComputeMode.BURST, "compute_ceiling_percent": ceiling}

@@ -1,0 +1,173 @@
+"""Reading requests: the rules that hold for every dialect, written once.
+
+Kubernetes has three rules for extended resources: whole numbers, in limits, and if also in requests
+then equal there. Partage adds a range for each resource, because a number out of all proportion is
+a mistake of units (``4Gi`` where GiB are counted makes four thousand million) that is better told
+than left Pending for ever.
+
+Everything here raises DemandError with the exact field, what is wrong and what to write instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from partage.core import demands, errors, quantities
+from partage.dialects import pods
+
+MOST_WORDS = 64  # entries of a comma-separated annotation
+LONGEST_WORD = 128
+
+
+class Range(msgspec.Struct, frozen=True):
+    """The amounts a resource can have, and what they count."""
+
+    what: str
+    most: int
+    least: int = 1
+
+
+MOST_CARDS = 1024
+CARDS = Range("a number of cards", MOST_CARDS)
+CORES = Range("percent of a card, 100 for each whole card", 100 * MOST_CARDS)
+PERCENT = Range("percent of one card", 100)
+
+
+def units(unit: str) -> Range:
+    """Amounts of memory that are counted in a unit; suffixes would multiply them once more."""
+    return Range(f"a number of {unit}, without a suffix", 10_000_000)
+
+
+class Asking(msgspec.Struct, frozen=True):
+    """One container's amounts in one family's words, each a whole number within its range."""
+
+    name: str
+    role: demands.Role
+    path: str
+    amounts: Mapping[str, int]
+
+    def get(self, resource: str) -> int:
+        """The amount, or 0 if the container does not name the resource."""
+        return self.amounts.get(resource, 0)
+
+    def refused(self, resource: str, problem: str, *, instead: str) -> errors.DemandError:
+        """The error that names this container's resource."""
+        return errors.DemandError(_field(self.path, "limits", resource), problem, instead=instead)
+
+
+def first_field(pod: pods.Pod, resources: Mapping[str, Range]) -> str:
+    """The first place where the pod names one of the resources; empty if it names none."""
+    for spot in pods.spots(pod):
+        written = spot.container.resources
+        for kind, amounts in (("limits", written.limits), ("requests", written.requests)):
+            for resource in amounts:
+                if resource in resources:
+                    return _field(spot.path, kind, resource)
+    return ""
+
+
+def askings(pod: pods.Pod, resources: Mapping[str, Range]) -> tuple[Asking, ...]:
+    """The containers that name any of the resources, in the order in which they start."""
+    found = []
+    for spot in pods.spots(pod):
+        written = spot.container.resources
+        amounts = {
+            resource: _amount(spot, resource, resources[resource])
+            for resource in (*written.limits, *written.requests)
+            if resource in resources
+        }
+        if amounts:
+            found.append(Asking(spot.container.name, spot.role, spot.path, amounts))
+    return tuple(found)
+
+
+def annotation_field(name: str) -> str:
+    return f"metadata.annotations[{name}]"
+
+
+def annotation_error(name: str, problem: str, *, instead: str) -> errors.DemandError:
+    """The error that names an annotation of the pod."""
+    return errors.DemandError(annotation_field(name), problem, instead=instead)
+
+
+def annotation_number(pod: pods.Pod, name: str, allowed: Range) -> int | None:
+    """An annotation that is a whole number; None if the pod does not have it."""
+    text = pod.metadata.annotations.get(name)
+    return None if text is None else _whole(annotation_field(name), text, allowed)
+
+
+def label_number(pod: pods.Pod, name: str, allowed: Range) -> int | None:
+    """A label that is a whole number; None if the pod does not have it."""
+    text = pod.metadata.labels.get(name)
+    return None if text is None else _whole(f"metadata.labels[{name}]", text, allowed)
+
+
+def annotation_choice(pod: pods.Pod, name: str, choices: tuple[str, ...]) -> str:
+    """An annotation that is one of a few words; empty if the pod does not have it."""
+    text = pod.metadata.annotations.get(name)
+    if text is None or text in choices:
+        return text or ""
+    problem = f"{shown(text)} is none of its values"
+    raise annotation_error(name, problem, instead="write " + " or ".join(choices))
+
+
+def annotation_words(pod: pods.Pod, name: str) -> tuple[str, ...]:
+    """An annotation that is a comma-separated list; empty entries do not count."""
+    words = pod.metadata.annotations.get(name, "").split(",", MOST_WORDS)
+    stripped = tuple(word.strip() for word in words if word.strip())
+    if len(words) > MOST_WORDS or any(len(word) > LONGEST_WORD for word in stripped):
+        instead = f"write at most {MOST_WORDS} entries of at most {LONGEST_WORD} characters"
+        raise annotation_error(name, "the list is too long", instead=instead)
+    return stripped
+
+
+def shown(text: str) -> str:
+    """What somebody wrote, quoted, and cut where it would fill a screen."""
+    return repr(text if len(text) <= 40 else text[:37] + "...")
+
+
+def around(number: int, step: int) -> str:
+    """The multiples of a step below and above a number, as something to write instead."""
+    below = number // step * step
+    return f"{below} or {below + step}" if below else str(step)
+
+
+def _amount(spot: pods.Spot, resource: str, allowed: Range) -> int:
+    limits, requests = spot.container.resources.limits, spot.container.resources.requests
+    if resource not in limits:
+        raise errors.DemandError(
+            _field(spot.path, "requests", resource),
+            "the resource is not in limits",
+            instead="write it in limits; requests then follow by themselves",
+        )
+    amount = _whole(_field(spot.path, "limits", resource), limits[resource], allowed)
+    if resource in requests:
+        field = _field(spot.path, "requests", resource)
+        if _whole(field, requests[resource], allowed) != amount:
+            problem = f"{requests[resource]} is not the limit, which is {limits[resource]}"
+            raise errors.DemandError(field, problem, instead="write the same amount, or none here")
+    return amount
+
+
+def _whole(field: str, written: pods.Amount, allowed: Range) -> int:
+    try:
+        number = quantities.whole(_text(written))
+    except errors.QuantityError as error:
+        raise errors.DemandError(field, error.what, instead=f"write {allowed.what}") from None
+    if not allowed.least <= number <= allowed.most:
+        problem = f"{_text(written)} is not from {allowed.least} to {allowed.most}"
+        raise errors.DemandError(field, problem, instead=f"write {allowed.what}")
+    return number
+
+
+def _text(written: pods.Amount) -> str:
+    """The amount as text; Python refuses to print integers of thousands of digits."""
+    if isinstance(written, int):
+        return str(max(-quantities.LARGEST, min(written, quantities.LARGEST)))
+    return str(written)
+
+
+def _field(path: str, kind: str, resource: str) -> str:
+    return f"{path}.resources.{kind}[{resource}]"

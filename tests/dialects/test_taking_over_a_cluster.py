@@ -1,0 +1,245 @@
+"""Pods that another system placed are read from its own annotations, and ours from our record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+import pytest
+
+from partage.core import cards, demands, grants
+from partage.dialects import base, native, pods, registry
+from tests.dialects import making
+
+INDEX = "ALIYUN_COM_GPU_MEM_IDX"
+POD = "ALIYUN_COM_GPU_MEM_POD"
+ALLOCATION = "scheduler.framework.gpushare.allocation"
+
+
+def _granted(
+    pod: pods.Pod, node: cards.Node, settings: base.Settings = making.SETTINGS
+) -> grants.Grant:
+    found = registry.granted(pod, node, settings)
+    assert isinstance(found, grants.Grant), found
+    return found
+
+
+def _shares(grant: grants.Grant) -> dict[str, list[tuple[int, int, int]]]:
+    """Per container (index, memory, compute) of its shares."""
+    return {
+        c.name: [(s.index, s.memory_mib, s.compute_percent) for s in c.shares]
+        for c in grant.containers
+    }
+
+
+PODS: dict[str, tuple[pods.Pod, tuple[int, ...]]] = {
+    "gpushare": (making.single({"aliyun.com/gpu-mem": 3}), (1,)),
+    "gpushare, two containers and an init container": (
+        making.pod(
+            making.container("a", {"aliyun.com/gpu-mem": 3}),
+            making.container("b", {"aliyun.com/gpu-mem": 2}),
+            init=(making.container("fetch", {"aliyun.com/gpu-mem": 9}),),
+        ),
+        (1,),
+    ),
+    "gpushare on two cards": (
+        making.pod(
+            making.container("a", {"aliyun.com/gpu-mem": 8}),
+            making.container("b", {"aliyun.com/gpu-mem": 2}),
+            init=(making.container("fetch", {"aliyun.com/gpu-mem": 4}),),
+            labels={"aliyun.com/gpu-count": "2"},
+        ),
+        (0, 2),
+    ),
+    "cgpu": (
+        making.single({"aliyun.com/gpu-mem": 3, "aliyun.com/gpu-core.percentage": 30}),
+        (0,),
+    ),
+    "gaia share": (
+        making.single({"tencent.com/vcuda-core": 20, "tencent.com/vcuda-memory": 4}),
+        (2,),
+    ),
+    "gaia cards": (making.single({"tencent.com/vcuda-core": 200}), (0, 2)),
+    "elastic": (making.single({"elasticgpu.io/gpu-core": 200}), (1, 2)),
+    "hami share": (
+        making.pod(
+            making.container("logs"),
+            making.container("a", {"nvidia.com/gpumem": 3000, "nvidia.com/gpucores": 30}),
+            init=(making.container("wait"),),
+        ),
+        (1,),
+    ),
+    "hami cards": (
+        making.single({"nvidia.com/gpu": 2, "nvidia.com/gpucores": 100, "nvidia.com/priority": 0}),
+        (0, 2),
+    ),
+}
+
+
+@pytest.mark.parametrize(("pod", "indexes"), PODS.values(), ids=PODS)
+def test_what_a_family_writes_is_read_back(pod: pods.Pod, indexes: tuple[int, ...]) -> None:
+    """The family's own annotations alone give the same grant that they were written for."""
+    node = making.node(16384, 16384, 16384)
+    grant = making.grant(pod, node, *indexes)
+    annotations = dict(making.marks(grant, pod, node).annotations)
+    del annotations[native.GRANT]
+    assert _granted(making.bound(pod, annotations), node) == grant
+
+
+@pytest.mark.parametrize(("pod", "indexes"), PODS.values(), ids=PODS)
+def test_our_record_is_read_back(pod: pods.Pod, indexes: tuple[int, ...]) -> None:
+    """Our own record gives the whole grant, with the policy that chose."""
+    node = making.node(16384, 16384, 16384)
+    grant = msgspec.structs.replace(making.grant(pod, node, *indexes), policy="spread")
+    marks = making.marks(grant, pod, node)
+    assert _granted(making.bound(pod, marks.annotations), node) == grant
+
+
+def test_our_record_goes_before_the_familys() -> None:
+    """Where both are there, the record that says more is believed."""
+    node = making.node(16384, 16384)
+    pod = making.single({"aliyun.com/gpu-mem": 3})
+    marks = making.marks(making.grant(pod, node, 0), pod, node)
+    both = making.bound(pod, {**marks.annotations, INDEX: "1"})
+    assert _shares(_granted(both, node)) == {"main": [(0, 3072, 0)]}
+
+
+def test_our_record_outlives_the_card() -> None:
+    """A card that vanished, or shrank, does not make a grant damaged."""
+    pod = making.single({"aliyun.com/gpu-mem": 3})
+    grant = making.grant(pod, making.node(16384, 16384), 1)
+    marks = making.marks(grant, pod, making.node(16384, 16384))
+    assert _granted(making.bound(pod, marks.annotations), making.node(1024)) == grant
+
+
+def test_our_record_may_grow_fields() -> None:
+    """A field that a later Partage adds is passed over."""
+    pod, node = making.single({"aliyun.com/gpu-mem": 3}), making.node(16384)
+    grant = making.grant(pod, node, 0)
+    text = native.encode(grant).removesuffix("}") + ',"fence":{"asked":"hook"}}'
+    assert _granted(making.bound(pod, {native.GRANT: text}), node) == grant
+
+
+def test_our_record_serves_pods_that_name_no_resource() -> None:
+    """A pod whose cards come by a claim has a grant without any amount in its limits."""
+    node = making.node(16384)
+    grant = making.grant(making.single({"partage.dev/cards": 1}), node, 0)
+    plain = making.bound(making.single({}), {native.GRANT: native.encode(grant)})
+    assert _granted(plain, node) == grant
+
+
+def test_a_pod_that_gpushare_assigned() -> None:
+    """The annotations of a published pod: five and five of a card of fourteen."""
+    pod = making.pod(
+        making.container("a", {"aliyun.com/gpu-mem": 5}),
+        making.container("b", {"aliyun.com/gpu-mem": 5}),
+        annotations={
+            INDEX: "0",
+            POD: "10",
+            "ALIYUN_COM_GPU_MEM_DEV": "14",
+            "ALIYUN_COM_GPU_MEM_ASSIGNED": "true",
+            "ALIYUN_COM_GPU_MEM_ASSUME_TIME": "1661398215346987136",
+        },
+        node=making.NODE,
+    )
+    found = _granted(pod, making.node(14 * 1024 + 900))
+    assert _shares(found) == {"a": [(0, 5120, 0)], "b": [(0, 5120, 0)]}
+
+
+def test_a_pod_that_has_both_of_gpushares_records() -> None:
+    """Where the allocation and the index agree, either is as good as the other."""
+    pod = making.single({"aliyun.com/gpu-mem": 8})
+    both = making.bound(pod, {ALLOCATION: '{"0":{"1":8}}', INDEX: "1", POD: "8"})
+    assert _shares(_granted(both, making.node(16384, 16384))) == {"main": [(1, 8192, 0)]}
+
+
+def test_a_pod_that_gpushare_counted_in_mib() -> None:
+    """The unit of the cluster applies to what is read as to what is asked."""
+    pod = making.single({"aliyun.com/gpu-mem": 8138}, annotations={INDEX: "1", POD: "8138"})
+    found = _granted(
+        making.bound(pod, {}), making.node(16276, 16276), base.Settings(memory_unit_mib=1)
+    )
+    assert _shares(found) == {"main": [(1, 8138, 0)]}
+
+
+def test_a_pod_that_nobody_annotated_on_a_node_of_one_card() -> None:
+    """gpushare's plugin gives such a pod the only card there is."""
+    pod = making.bound(making.single({"aliyun.com/gpu-mem": 3}), {})
+    assert _shares(_granted(pod, making.node(16384))) == {"main": [(0, 3072, 0)]}
+
+
+@pytest.mark.parametrize(
+    "annotation", ["hami.io/vgpu-devices-allocated", "hami.io/vgpu-devices-to-allocate"]
+)
+def test_a_pod_that_hami_placed(annotation: str) -> None:
+    """Amounts are those that HAMi recorded, even if a factor made them differ from the limits."""
+    pod = making.single(
+        {"nvidia.com/gpu": 1, "nvidia.com/gpumem": 10},
+        annotations={annotation: "GPU-1,NVIDIA,10240,20:;", "hami.io/vgpu-node": making.NODE},
+    )
+    found = _granted(making.bound(pod, {}), making.node(16384, 16384))
+    assert _shares(found) == {"main": [(1, 10240, 20)]}
+
+
+def test_a_pod_that_hami_placed_before_it_counted_init_containers() -> None:
+    """Fewer places than containers, but as many as apps: the list is of the apps."""
+    pod = making.pod(
+        making.container("model", {"nvidia.com/gpumem": 4000, "nvidia.com/gpucores": 50}),
+        init=(making.container("proxy-init"), making.container("proxy")),
+        annotations={
+            "hami.io/vgpu-devices-allocated": "GPU-0,NVIDIA,4000,50:;",
+            "hami.io/vgpu-node": making.NODE,
+        },
+        node=making.NODE,
+    )
+    assert _shares(_granted(pod, making.node(16384))) == {"model": [(0, 4000, 50)]}
+
+
+def test_a_whole_card_that_hami_gave_to_a_plain_request() -> None:
+    """HAMi's record makes a pod that names only nvidia.com/gpu one of HAMi's."""
+    pod = making.single(
+        {"nvidia.com/gpu": 1},
+        annotations={
+            "hami.io/vgpu-devices-allocated": "GPU-0,NVIDIA,16384,100:;",
+            "hami.io/vgpu-node": making.NODE,
+        },
+    )
+    found = _granted(making.bound(pod, {}), making.node(16384))
+    assert found.containers[0].shares[0].exclusive
+    assert found.dialect == "hami"
+
+
+def test_roles_and_qualities_survive() -> None:
+    """What is taken over keeps when its containers run and how it is served."""
+    pod = making.pod(
+        making.container("a", {"nvidia.com/gpumem": 10, "nvidia.com/priority": 0}),
+        init=(making.container("p", {"nvidia.com/gpumem": 10}, restart_policy="Always"),),
+        annotations={
+            "hami.io/vgpu-devices-allocated": "GPU-0,NVIDIA,10,0:;GPU-0,NVIDIA,10,0:;",
+            "hami.io/vgpu-node": making.NODE,
+        },
+        node=making.NODE,
+    )
+    found = _granted(pod, making.node(16384))
+    assert [c.role for c in found.containers] == [demands.Role.SIDECAR, demands.Role.APP]
+    assert found.qos is demands.Qos.ONLINE
+
+
+LEFTOVERS: dict[str, Mapping[str, str]] = {
+    "gpushare": {INDEX: "0", POD: "3"},
+    "an allocation": {ALLOCATION: '{"0":{"0":3}}'},
+    "nothing": {},
+}
+
+
+@pytest.mark.parametrize("annotations", LEFTOVERS.values(), ids=LEFTOVERS)
+def test_a_pod_that_is_not_bound_has_nothing(annotations: Mapping[str, str]) -> None:
+    """Its annotations are left over from a bind that failed."""
+    pod = making.single({"aliyun.com/gpu-mem": 3}, annotations=annotations)
+    assert registry.granted(pod, making.node(16384, 16384), making.SETTINGS) is None
+
+
+def test_a_pod_that_asks_for_nothing_has_nothing() -> None:
+    """The kubelet gives no card to a container that names none, whatever is written on the pod."""
+    pod = making.bound(making.single({"cpu": 1}), {INDEX: "0", POD: "3"})
+    assert registry.granted(pod, making.node(16384), making.SETTINGS) is None
