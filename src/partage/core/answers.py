@@ -31,8 +31,9 @@ class Answers:
         self._inventory = inventory
         self._policies = policies
         self._default = default
-        self._plans: dict[demands.PodDemand, plans.Plan] = {}
-        self._offers: dict[plans.Plan, _Offers] = {}
+        self._planned: collections.OrderedDict[demands.PodDemand, _Offers] = (
+            collections.OrderedDict()
+        )
         self._asked: collections.OrderedDict[demands.PodDemand, _Asked] = collections.OrderedDict()
 
     def best(
@@ -57,18 +58,13 @@ class Answers:
 
     def place(self, state: NodeState, pod: demands.PodDemand) -> searching.Chosen | None:
         """The cards the pod gets on a node, the same that its rank was made from."""
-        return fitting.place(state, self._plan(pod), self.card_policy(state, pod))
-
-    def prepare(self, pod: demands.PodDemand) -> None:
-        """Bring one rank up to date before it is asked for."""
-        self.rank(pod)
+        return fitting.place(state, self._offers(pod).plan, self.card_policy(state, pod))
 
     def forget(self) -> list[demands.PodDemand]:
         """Drop everything, for the policies changed; says which shapes were known, latest first."""
         known = list(reversed(self._asked))
         self._asked.clear()
-        self._plans.clear()
-        self._offers.clear()
+        self._planned.clear()
         for state in self._inventory.present():
             state.digest = None
         return known
@@ -83,11 +79,10 @@ class Answers:
         return demands.shape(pod, policy.reads_cpu, policy.reads_main)
 
     def _ask(self, shape: demands.PodDemand) -> _Asked:
-        plan = self._plan(shape)
-        offers = self._offers[plan]
-        rate = self._rating(shape, plan, offers)
+        offers = self._offers(shape)
+        rate = self._rating(shape, offers)
         nodes = len(self._inventory.states)
-        offers.begin(nodes)
+        offers.begin(shape, nodes)
         asked = _Asked(rate, ranking.Rank(rate, nodes, seen=self._inventory.journal.end))
         offers.end()
         self._asked[shape] = asked
@@ -95,11 +90,9 @@ class Answers:
             self._asked.popitem(last=False)
         return asked
 
-    def _rating(
-        self, shape: demands.PodDemand, plan: plans.Plan, offers: _Offers
-    ) -> Callable[[int], int | None]:
+    def _rating(self, shape: demands.PodDemand, offers: _Offers) -> Callable[[int], int | None]:
         policy = self._policies[shape.nodes_by or self._default]
-        states, known = self._inventory.states, offers.known
+        states, known, plan = self._inventory.states, offers.known, offers.plan
         node_key: Callable[[NodeState, demands.PodDemand, Any], int] = policy.node_key
         least_mib, least_empties = plan.least_mib, plan.least_empties
 
@@ -110,8 +103,7 @@ class Answers:
             offer = known.get(state.look_id, _UNKNOWN)
             if offer is _UNKNOWN:
                 offer = self._offer(state, plan, policy)
-                if offers.keep:
-                    known[state.look_id] = offer
+                offers.remember(state.look_id, offer)
             if offer is None:
                 return None
             mixed: int = offer[0]
@@ -127,44 +119,53 @@ class Answers:
         mixes = state.qos_bits & plan.other_qos_bits and fitting.mixes(state, plan, chosen)
         return ranking.MIXED if mixes else 0, policy.offer(state, plan, chosen)
 
-    def _plan(self, pod: demands.PodDemand) -> plans.Plan:
-        """Shapes that ask the same of cards share one plan, and so what nodes offer for it."""
+    def _offers(self, pod: demands.PodDemand) -> _Offers:
+        """Shapes that ask the same of cards share one plan, and what nodes offer for it."""
         bare = demands.shape(pod, False, False)
-        plan = self._plans.get(bare)
-        if plan is None:
-            if len(self._plans) >= MOST_SHAPES:
-                self.forget()
-            plan = self._plans[bare] = plans.Plan(bare)
-            self._offers[plan] = _Offers(plan)
-        return plan
+        offers = self._planned.get(bare)
+        if offers is None:
+            offers = self._planned[bare] = _Offers(plans.Plan(bare))
+            if len(self._planned) > MOST_SHAPES:
+                self._planned.popitem(last=False)
+        else:
+            self._planned.move_to_end(bare)
+        return offers
 
 
 class _Offers:
     """What nodes offer for one plan, by their look.
 
-    While a rank is made, equal nodes need to be looked at once. Beyond that, offers are worth
-    their memory only if several shapes share the plan.
+    While a rank is made, nodes that look the same need to be looked at once. Beyond that, offers
+    are worth their memory only if several shapes share the plan.
     """
 
-    __slots__ = ("_by_look", "_most", "_shapes", "keep", "known")
+    __slots__ = ("_first", "_keep", "_most", "_shared", "known", "plan")
 
     def __init__(self, plan: plans.Plan) -> None:
+        self.plan = plan
         self.known: dict[int, Offer | None] = {}
-        self.keep = False
-        self._by_look = not plan.by_uuid  # a plan that names cards can tell equal looks apart
-        self._shapes = 0
+        self._first: demands.PodDemand | None = None
+        self._shared = self._keep = False
+        self._most = 0
 
-    def begin(self, nodes: int) -> None:
-        """A rank is going to be made."""
-        self._shapes += 1
-        self.keep = self._by_look
-        if len(self.known) > 2 * nodes:
-            self.known.clear()
+    def begin(self, shape: demands.PodDemand, nodes: int) -> None:
+        """A rank is going to be made for a shape."""
+        self._shared = self._shared or (self._first is not None and shape != self._first)
+        self._first = self._first or shape
+        self._keep = not self.plan.by_uuid  # a plan that names cards can tell equal looks apart
+        self._most = 2 * nodes
+
+    def remember(self, look_id: int, offer: Offer | None) -> None:
+        """Keep an offer, if it is likely to be asked for again."""
+        if self._keep:
+            if len(self.known) >= self._most:
+                self.known.clear()
+            self.known[look_id] = offer
 
     def end(self) -> None:
         """The rank is made."""
-        if self._shapes == 1:
-            self.keep = False
+        if not self._shared:
+            self._keep = False
             self.known.clear()
 
 

@@ -75,8 +75,7 @@ class Fleet:
         what is returned: each step makes one of them anew, those asked last first.
         """
         self._policies[policy.name] = policy
-        known = self._answers.forget()
-        return map(self._answers.prepare, known)
+        return self._prepare(self._answers.forget())
 
     def best(
         self, pod: demands.PodDemand, *, limit: int = 1, among: Container[str] | None = None
@@ -163,6 +162,11 @@ class Fleet:
         """A pod's hold, if its grant is not confirmed yet."""
         grant = self.grant_of(uid) if uid in self._expiries else None
         return None if grant is None else Hold(grant, self._expiries[uid])
+
+    def _prepare(self, shapes: Iterable[demands.PodDemand]) -> Iterator[None]:
+        for shape in shapes:
+            self._answers.rank(shape)
+            yield
 
     def _decide(
         self, pod: grants.Pod, demand: demands.PodDemand, node: str

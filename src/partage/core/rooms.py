@@ -112,7 +112,7 @@ class Room:
         )
 
     def less(self, *, memory_mib: int, compute_percent: int, tenants: int, exclusive: bool) -> Room:
-        """The room that is left when this much more is taken."""
+        """The room that would be left if this much more were taken; to try it, not to keep it."""
         rest = Room.__new__(Room)  # copy.copy() would take ten times as long
         rest.card = self.card
         rest.position = self.position
