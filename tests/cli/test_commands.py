@@ -163,6 +163,20 @@ def test_fit_prints_a_table_and_succeeds(tmp_path: pathlib.Path) -> None:
     assert "1 of 1 cards had room; binpack leaves 11469 MiB on card 0" in result.stdout
 
 
+def test_fit_warns_of_what_has_no_effect(tmp_path: pathlib.Path) -> None:
+    """On stderr, and in the JSON; the pod is placed all the same."""
+    limits = "tencent.com/vcuda-core: 100, tencent.com/vcuda-memory: 4"
+    manifest = write(tmp_path / "p.yaml", POD % limits)
+
+    result = partage("fit", "-f", manifest, "--node", "n=1x8Gi", "-o", "json")
+
+    assert result.returncode == 0
+    assert result.stderr.startswith("warning: pod p: spec.containers[0]: tencent.com/vcuda-memory")
+    assert json.loads(result.stdout)[0]["warnings"] == [
+        result.stderr.removeprefix("warning: pod p: ").rstrip()
+    ]
+
+
 @pytest.mark.parametrize(
     ("limits", "says"),
     [

@@ -23,6 +23,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     grant: grants.Grant | None
     refusal: refusals.Refusal | None
     reason: str
+    warnings: tuple[str, ...] = ()  # what is allowed, but has no effect
 
 
 def new_fleet(policy: str = priced.Priced.name) -> fleet.Fleet:
@@ -71,6 +72,7 @@ def _decision(
         grant=grant,
         refusal=refusal,
         reason=reason,
+        warnings=registry.warnings(pod, SETTINGS),
     )
 
 

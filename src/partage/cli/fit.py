@@ -49,6 +49,9 @@ def fit(
         world.set_node(_node(text))
     made = [decisions.decide(world, pod) for pod in manifests.read(pathlib.Path(filename))]
     click.echo(_json(made) if output == "json" else _table(made))
+    for decision in made:
+        for warning in decision.warnings:
+            click.echo(f"warning: pod {decision.pod}: {warning}", err=True)
     if any(decision.grant is None for decision in made):
         context.exit(1)
 
