@@ -126,10 +126,10 @@ def test_nothing_is_stranded_where_cpu_abounds_or_nothing_is_free() -> None:
 
 
 def test_cpu_per_card_is_learned_from_pods_that_ask_for_cards() -> None:
-    """Four fifths of the mean, and the variance around it."""
+    """Three fifths of the mean, and the variance around it."""
     learned = stranding.learn([(1.0, 8000, 3), (0.5, 4000, 2), (0.0, 64000, 9)])
 
-    assert learned.per_card_milli == pytest.approx(6400)
+    assert learned.per_card_milli == pytest.approx(4800)
     assert learned.variance_per_card == pytest.approx(0)
 
 
@@ -168,6 +168,19 @@ def test_lessons_come_early_at_first_and_rarely_later() -> None:
     assert lessons[:5] == [20, 30, 45, 67, 100]
     assert all(b - a <= 1000 for a, b in itertools.pairwise(lessons))
     assert lessons[-1] - lessons[-2] == 1000
+
+
+def test_lessons_come_more_often_where_models_are_named() -> None:
+    """Which models are scarce changes faster than what is asked for."""
+    mix = mixes.Mix()
+    lessons = []
+    for arrived in range(1, 2001):
+        mix.add(pod(share(1, models=("a30",) if arrived == 7 else ())))
+        if mix.due:
+            mix.learned()
+            lessons.append(arrived)
+
+    assert lessons[-1] - lessons[-2] == 200
 
 
 def test_a_mix_stays_bounded_whatever_tenants_write() -> None:

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 import msgspec
 
 _FAR = 6.0  # standard deviations beyond which the tail is nothing
-_CAUTION = 0.8  # of the mean: pods that ask for little CPU are taken first where CPU is short
+_CAUTION = 0.6  # of the mean: where CPU is short, it is the pods that ask for little that fit
 _ROOT_2 = math.sqrt(2)
 _ROOT_2_PI = math.sqrt(2 * math.pi)
 
