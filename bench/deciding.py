@@ -79,7 +79,11 @@ def _warm(world: World, policy: str) -> Line:
         question.renew()
 
     took_us, floor_us = compare_us(
-        lambda: question.ask(next(shapes)), question.floor, before=before, rounds=4 * SHAPES
+        lambda: question.ask(next(shapes)),
+        question.floor,
+        before_work=before,
+        before_floor=question.renew,
+        rounds=4 * SHAPES,
     )
     return Line(
         what=f"{policy}: best {BEST} of {NODES} names, {SHAPES} shapes alive",
@@ -95,7 +99,8 @@ def _cold(world: World, policy: str) -> Line:
     took_us, floor_us = compare_us(
         lambda: question.ask(world.new_shape(policy)),
         question.floor,
-        before=question.renew,
+        before_work=question.renew,
+        before_floor=question.renew,
         rounds=25,
     )
     return Line(

@@ -32,15 +32,16 @@ def compare_us(
     work: Callable[[], object],
     floor: Callable[[], object],
     *,
-    before: Callable[[], object] = lambda: None,
+    before_work: Callable[[], object] = lambda: None,
+    before_floor: Callable[[], object] = lambda: None,
     rounds: int,
 ) -> tuple[float, float]:
     """The medians of work and floor, measured in turns so that the machine's moods hit both."""
     worked, floored = [], []
     for _ in range(rounds):
-        before()
+        before_work()
         worked.append(_timed_us(work))
-        before()
+        before_floor()
         floored.append(_timed_us(floor))
     return statistics.median(worked), statistics.median(floored)
 
