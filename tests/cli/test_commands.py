@@ -14,11 +14,18 @@ from tests.sim.making import NODE_HEADER, POD_HEADER, cluster, workload, write
 DEMO = pathlib.Path(__file__).with_name("demo.txt")
 
 
-def partage(*arguments: str | pathlib.Path) -> subprocess.CompletedProcess[str]:
+def partage(
+    *arguments: str | pathlib.Path, stdin: str | None = None
+) -> subprocess.CompletedProcess[str]:
     """Run the command in a process of its own."""
     command = [sys.executable, "-c", "from partage.cli.main import main; main()"]
     return subprocess.run(
-        [*command, *map(str, arguments)], capture_output=True, text=True, check=False, timeout=120
+        [*command, *map(str, arguments)],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
     )
 
 
@@ -92,6 +99,7 @@ def test_simulate_draws_a_picture(tmp_path: pathlib.Path) -> None:
         (["--policy", "priced,,nope"], "there is no policy 'nope'"),
         (["--demand", "-1"], "--demand -1.0 is out of range"),
         (["--demand", "inf"], "--demand inf is out of range"),
+        (["--demand", "0.000001"], "no pod arrives"),
         (["--seeds", "0"], "'--seeds': 0 is not in the range"),
         (["--plot", "picture.gif"], "unknown kind of picture"),
         (["--plot", "/nowhere/at/all.png"], "no such folder"),
@@ -106,6 +114,18 @@ def test_a_wrong_option_is_one_line(
     options = ["--nodes", str(cluster(tmp_path)), "--pods", str(workload(tmp_path)), *arguments]
 
     assert says in _refused(partage("simulate", *options))
+
+
+def test_a_picture_that_cannot_be_written_is_refused_before_the_work(
+    tmp_path: pathlib.Path,
+) -> None:
+    """Not after minutes of simulating."""
+    (tmp_path / "folder.png").mkdir()
+    files = ("--nodes", cluster(tmp_path), "--pods", workload(tmp_path))
+
+    assert "not writable" in _refused(
+        partage("simulate", *files, "--plot", tmp_path / "folder.png")
+    )
 
 
 @pytest.mark.parametrize(
@@ -148,6 +168,51 @@ def test_fit_says_where_every_pod_goes(tmp_path: pathlib.Path) -> None:
     assert [d["pod"] for d in decisions] == ["binpack-1-0", "binpack-1-1", "binpack-1-2", "p"]
     assert [d["grant"] and d["grant"]["node"] for d in decisions] == ["n", "n", "n", None]
     assert decisions[3]["refusal"]["code"] == "card-not-empty"
+
+
+def test_fit_reads_what_kubectl_reads(tmp_path: pathlib.Path) -> None:
+    """Empty fields, generated names, Lists, and pods that ask for nothing beside one that does."""
+    text = """
+kind: List
+items:
+- kind: Pod
+  metadata: {generateName: a-, annotations: , labels: }
+  spec:
+    initContainers:
+    containers:
+    - {name: one, resources: {limits: {nvidia.com/gpu: 1}, requests: }}
+    - {name: two, resources: }
+- kind: Pod
+  metadata: {generateName: a-}
+  spec: {containers: [{name: one, resources: {limits: {nvidia.com/gpu: +0}}}]}
+"""
+    manifest = write(tmp_path / "p.yaml", text)
+
+    result = partage("fit", "-f", manifest, "--node", "n=1x8Gi", "-o", "json")
+
+    assert [d["pod"] for d in json.loads(result.stdout)] == ["a-0"]
+    assert result.stderr == "note: pod a-1 asks for no card, and is left out\n"
+    assert result.returncode == 0
+
+
+def test_fit_reads_standard_input() -> None:
+    """As kubectl does with -f -."""
+    text = POD % "nvidia.com/gpu: 1"
+
+    result = partage("fit", "-f", "-", "--node", "n=1x8Gi", "-o", "json", stdin=text)
+
+    assert json.loads(result.stdout)[0]["grant"]["node"] == "n"
+
+
+def test_a_refusal_is_complete_in_json(tmp_path: pathlib.Path) -> None:
+    """Programs see whether waiting helps, and how much is short for which container."""
+    manifest = write(tmp_path / "p.yaml", POD % "aliyun.com/gpu-mem: 9")
+
+    result = partage("fit", "-f", manifest, "--node", "n=1x8Gi", "-o", "json")
+
+    refusal = json.loads(result.stdout)[0]["refusal"]
+    assert refusal["never"] is True
+    assert [(s["container"], s["short"]) for s in refusal["shortages"]] == [("c", 1024)]
 
 
 def test_fit_prints_a_table_and_succeeds(tmp_path: pathlib.Path) -> None:
@@ -199,7 +264,12 @@ def test_a_wrong_request_is_one_line(tmp_path: pathlib.Path, limits: str, says: 
     [
         ("n=0x8Gi", "a node has 1 to 64 cards"),
         ("n", "write for example dev-server-153=8x23Gi"),
-        ("n=8x8GB", "write 8G (decimal) or 8Gi (binary)"),
+        (
+            "n=8x8GB",
+            "--node 'n=8x8GB': '8GB' is not a quantity; write 8G (decimal) or 8Gi (binary)",
+        ),
+        ("n=8x23", "add the unit, for example 23Gi"),
+        ("n=8x9E", "no card has 9E bytes"),
         ("n=8x-1Gi", "not a positive amount"),
     ],
 )
@@ -217,7 +287,16 @@ def test_a_wrong_node_is_one_line(tmp_path: pathlib.Path, node: str, says: str) 
         ("- 1", "not a Kubernetes object"),
         ("kind: ConfigMap\nmetadata: {name: c}\n", "no pod in it"),
         ("kind: Pod\nspec: {containers: 7}\n", "$.spec.containers"),
-        ("kind: Deployment\nspec: {replicas: x, template: {}}\n", "'x' replicas"),
+        ("kind: Deployment\nspec: {replicas: x, template: {}}\n", "not a number of replicas ('x')"),
+        ("kind: Job\nspec: {parallelism: true, template: {}}\n", "not a number of replicas (True)"),
+        ("kind: Pod\nmetadata: {creationTimestamp: 2020-13-45}\n", "month must be in 1..12"),
+        ("kind: Pod\nmetadata: !!bool abc\n", "give a file that kubectl would read"),
+        ("kind: Pod\nmetadata: hi\n", "metadata is 'hi'"),
+        ("kind: Pod\nmetadata: {name: 'a\\nb'}\n", "is not a name"),
+        ("kind: Pod\nmetadata: {name: 0x%s}\n" % ("f" * 6000), "is not a name"),
+        ("kind: Pod\nmetadata: {name: a, labels: {aliyun.com/gpu-count: 2}}\n", "quote it"),
+        ("&a\nkind: List\nitems: [*a]\n", "not a Kubernetes object"),
+        ("kind: Pod\nmetadata: {name: a}\n---\nkind: Pod\nmetadata: {name: a}\n", "default/a"),
     ],
 )
 def test_a_wrong_manifest_is_one_line(tmp_path: pathlib.Path, text: str, says: str) -> None:
@@ -225,6 +304,29 @@ def test_a_wrong_manifest_is_one_line(tmp_path: pathlib.Path, text: str, says: s
     manifest = write(tmp_path / "p.yaml", text)
 
     assert says in _refused(partage("fit", "-f", manifest, "--node", "n=1x8Gi"))
+
+
+def test_two_nodes_of_one_name_are_refused(tmp_path: pathlib.Path) -> None:
+    """The second would take the place of the first, silently."""
+    manifest = write(tmp_path / "p.yaml", POD % "nvidia.com/gpu: 1")
+
+    result = partage("fit", "-f", manifest, "--node", "n=1x8Gi", "--node", "n=2x8Gi")
+
+    assert "n is there twice" in _refused(result)
+
+
+def test_a_full_disk_and_a_reader_that_left_are_no_tracebacks() -> None:
+    """The first is an error, the second is what head does."""
+    command = f"{sys.executable} -c 'from partage.cli.main import main; main()' demo"
+    full = subprocess.run(
+        ["bash", "-c", f"{command} > /dev/full"], capture_output=True, text=True, check=False
+    )
+    left = subprocess.run(
+        ["bash", "-c", f"{command} | true"], capture_output=True, text=True, check=False
+    )
+
+    assert (full.returncode, full.stderr) == (1, "partage: No space left on device\n")
+    assert left.stderr == ""
 
 
 def test_help_has_examples() -> None:

@@ -9,7 +9,7 @@ import msgspec
 from hypothesis import stateful
 from hypothesis import strategies as st
 
-from partage.core import cards, demands, fleet, grants, inventory, refusals
+from partage.core import cards, demands, fleet, grants, inventory, refusals, rooms
 from partage.core.policies import base, binpack, priced, prices, spread, stranding
 from tests import strategies
 
@@ -281,7 +281,12 @@ def _foreign_grant(uid: str, node: cards.Node, pod: demands.PodDemand) -> grants
 
 
 def _uses(world: fleet.Fleet) -> dict[str, tuple[int, ...]]:
-    return {uuid: use.numbers() for state in world.states() for uuid, use in state.uses.items()}
+    return {uuid: _numbers(use) for state in world.states() for uuid, use in state.uses.items()}
+
+
+def _numbers(use: rooms.Use) -> tuple[int, ...]:
+    sums = (getattr(use, name) for name in rooms.Use.__slots__ if name != "pods")
+    return (*sums, *use.pods.values())
 
 
 def _inventory(world: fleet.Fleet) -> inventory.Inventory:

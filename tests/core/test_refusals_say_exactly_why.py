@@ -192,6 +192,15 @@ def test_containers_that_do_not_fit_at_the_same_time_are_not_now() -> None:
     assert (why.code, why.never) == (Code.ARRANGEMENT, False)
 
 
+def test_a_search_that_was_given_up_does_not_say_never() -> None:
+    """Nobody knows whether an arrangement exists; the text says so."""
+    asked = pod(*(share(50 + i) for i in range(24)))
+
+    why = _why(fleet_of(node("n0", *[185] * 8)), asked)
+
+    assert (why.code, why.never) == (Code.NOT_FOUND, False)
+
+
 def test_a_neighbour_of_the_wrong_kind_is_not_now() -> None:
     """Its tag is named."""
     mode = msgspec.structs.replace(node("n0", GIB), traits=frozenset({"m"}))

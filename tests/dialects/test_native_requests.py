@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from partage.core import demands
+from partage.core import demands, errors
 from partage.core.demands import ComputeMode, Demand, Exclusive, Qos
 from partage.dialects import base
 from tests.dialects import making
@@ -99,3 +99,20 @@ def test_a_cluster_may_offer_further_policies() -> None:
     settings = base.Settings(policies=("binpack", "priced"))
     pod = making.single({MEMORY: 4096}, annotations={"partage.dev/policy": "priced"})
     assert making.demand(pod, settings).nodes_by == "priced"
+
+
+@pytest.mark.parametrize(
+    ("limits", "annotations", "field"),
+    [
+        ({"partage.dev/memory-mb": 4096}, {}, "limits[partage.dev/memory-mb]"),
+        ({CARDS: 1, "partage.dev/memory": 4096}, {}, "limits[partage.dev/memory]"),
+        ({CARDS: 1}, {"partage.dev/model": "*A100*"}, "annotations[partage.dev/model]"),
+    ],
+)
+def test_a_slip_in_a_name_is_not_passed_over(
+    limits: making.Limits, annotations: dict[str, str], field: str
+) -> None:
+    """It would make a whole card of a share, or drop a restriction."""
+    with pytest.raises(errors.DemandError, match="there is no such") as caught:
+        making.demand(making.single(limits, annotations=annotations))
+    assert field in caught.value.field

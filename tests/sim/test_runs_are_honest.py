@@ -10,7 +10,7 @@ import pytest
 
 from partage.core import cards, errors
 from partage.sim import arrivals, contestants, fgd, reporting, running, traces
-from tests.sim.making import cluster, workload
+from tests.sim.making import NODE_HEADER, POD_HEADER, cluster, workload, write
 
 Trace = tuple[list[cards.Node], list[traces.TracePod]]
 
@@ -26,7 +26,7 @@ def trace(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Trace:
 def test_no_policy_loses_a_pod_that_fits(name: str, trace: Trace) -> None:
     """A plain search over all cards agrees whenever a policy says that a pod fits nowhere."""
     nodes, pods = trace
-    witness = _Witness(contestants.entry(name)(nodes, pods), nodes)
+    witness = _Witness(contestants.factory(name)(nodes, pods), nodes)
 
     result = running.run(nodes, pods, lambda _nodes, _pods: witness, seed=1, demand=1.3)
 
@@ -69,7 +69,7 @@ def test_the_same_seed_gives_the_same_run(trace: Trace) -> None:
     """And another seed another one."""
     nodes, pods = trace
     curves = [
-        running.run(nodes, pods, contestants.entry("priced"), seed=seed, demand=1.2).curve
+        running.run(nodes, pods, contestants.factory("priced"), seed=seed, demand=1.2).curve
         for seed in (7, 7, 8)
     ]
 
@@ -99,7 +99,7 @@ def test_priced_packs_better_than_first_rules(trace: Trace) -> None:
 
     def at_the_end(name: str) -> float:
         runs = [
-            running.run(nodes, pods, contestants.entry(name), seed=seed, demand=1.3)
+            running.run(nodes, pods, contestants.factory(name), seed=seed, demand=1.3)
             for seed in range(4)
         ]
         return reporting.mean_curve(runs)[130]
@@ -122,6 +122,31 @@ def test_arrivals_ask_for_the_wanted_demand(trace: Trace, demand: float) -> None
     assert set(arriving) <= set(pods)
     if demand == 3.0:
         assert set(arriving) == set(pods)
+
+
+@pytest.mark.parametrize("name", ["priced", "fgd"])
+def test_models_are_matched_by_one_rule(name: str, tmp_path: pathlib.Path) -> None:
+    """Case does not matter, special signs are only signs, and everybody agrees on it."""
+    nodes = traces.read_nodes(
+        write(tmp_path / "n.csv", NODE_HEADER, "a,9,9,1,A*", "b,9,9,1,A100", "c,9,9,1,T4")
+    )
+    pods = traces.read_pods(
+        write(tmp_path / "p.csv", POD_HEADER, "x,1,1,1,1000,A*", "y,1,1,1,1000,a100|none")
+    )
+
+    result = running.run(nodes, pods, contestants.factory(name), seed=1, demand=0.7)
+
+    assert result.curve[67] == pytest.approx(200 / 3)
+
+
+def test_a_workload_that_would_never_be_enough_is_refused(tmp_path: pathlib.Path) -> None:
+    """One pod in five hundred that asks for a hundredth of a card cannot fill twelve."""
+    nodes = traces.read_nodes(write(tmp_path / "n.csv", NODE_HEADER, "a,9,9,12,T4"))
+    rows = ["x,1,1,1,1,", *(f"c{i},1,1,0,0," for i in range(500))]
+    pods = traces.read_pods(write(tmp_path / "p.csv", POD_HEADER, *rows))
+
+    with pytest.raises(errors.InputError, match="would have to arrive"):
+        running.run(nodes, pods, contestants.factory("binpack"), seed=1, demand=1.3)
 
 
 def test_fragmentation_is_what_the_expected_pod_cannot_use(tmp_path: pathlib.Path) -> None:

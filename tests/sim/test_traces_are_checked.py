@@ -111,6 +111,14 @@ def test_a_file_that_is_no_trace_is_refused(
         traces.read_nodes(path)
 
 
+def test_a_byte_order_mark_is_no_part_of_the_first_column(tmp_path: pathlib.Path) -> None:
+    """Spreadsheets write one."""
+    path = tmp_path / "n.csv"
+    path.write_bytes(b"\xef\xbb\xbf" + NODE_HEADER.encode() + b"\na,1,1,1,T4\n")
+
+    assert traces.read_nodes(path)[0].name == "a"
+
+
 def test_a_missing_file_and_a_folder_are_refused(tmp_path: pathlib.Path) -> None:
     """The system's own words are passed on."""
     for path in (tmp_path / "nothing.csv", tmp_path):

@@ -37,14 +37,17 @@ def new_fleet(policy: str = priced.Priced.name) -> fleet.Fleet:
     return fleet.Fleet(*sorted(known, key=lambda each: each.name != policy))
 
 
-def decide(world: fleet.Fleet, pod: pods.Pod) -> Decision:
+def asked(pod: pods.Pod) -> demands.PodDemand | None:
+    """What a pod asks for; None if it asks for no card."""
+    try:
+        return registry.demand(pod, SETTINGS)
+    except errors.DemandError as error:
+        what = f"pod {pod.metadata.name}: {error.what}"
+        raise errors.InputError(what, instead=error.instead) from error
+
+
+def decide(world: fleet.Fleet, pod: pods.Pod, demand: demands.PodDemand) -> Decision:
     """Place a pod on the best node, for good; or say why not."""
-    demand = registry.demand(pod, SETTINGS)
-    if demand is None:
-        raise errors.InputError(
-            f"pod {pod.metadata.name} asks for no card",
-            instead="add a limit such as aliyun.com/gpu-mem: 3 (docs/dialects.md has all names)",
-        )
     names = world.best(demand)
     if not names:
         refusal = refusals.furthest(world.refuse(demand))

@@ -53,14 +53,15 @@ spec:
 def demo() -> None:
     """Share eight cards among five kinds of request, in memory.
 
-    Cards and pods exist in this process only; no GPU and no cluster is touched. The decisions are
-    made by the same code as in a cluster.
+    Cards and pods exist in this process only; no GPU and no cluster is touched.
     """
     world = decisions.new_fleet()
     world.set_node(_NODE)
     click.echo(f"{_NODE.name}: {len(_NODE.cards)} cards of 23 GiB, in memory only\n")
     for pod in manifests.pods_of(yaml.safe_load_all(_PODS), "demo"):
-        _tell(decisions.decide(world, pod))
+        demand = decisions.asked(pod)
+        if demand is not None:
+            _tell(decisions.decide(world, pod, demand))
     click.echo(gpushare_table.summary([_row(world)]))
 
 

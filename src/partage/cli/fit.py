@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import pathlib
 import re
 
 import click
 import msgspec
 
 from partage.cli import decisions, manifests, tables
-from partage.core import cards, errors, quantities
+from partage.core import cards, demands, errors, quantities
+from partage.dialects import pods
 
 _NODE = re.compile(r"(?P<name>[^=\s]+)=(?P<count>\d{1,3})x(?P<memory>[^:\s]+)(:(?P<model>.+))?")
 _MOST_CARDS = 64
+_LEAST_MIB, _MOST_MIB = 64, 1 << 24  # of a card; below and above it is a slip of the pen
 
 _EXAMPLES = """
 \b
@@ -23,7 +24,9 @@ Examples:
 
 
 @click.command(epilog=_EXAMPLES)
-@click.option("-f", "--filename", required=True, metavar="FILE", help="Pods or workloads in YAML.")
+@click.option(
+    "-f", "--filename", required=True, metavar="FILE", help="Pods or workloads in YAML; - is stdin."
+)
 @click.option(
     "--node",
     "nodes",
@@ -45,9 +48,9 @@ def fit(
     Exit code 0: all of them fit; 1: some do not; 2: something in the input cannot be used.
     """
     world = decisions.new_fleet(policy)
-    for text in nodes:
-        world.set_node(_node(text))
-    made = [decisions.decide(world, pod) for pod in manifests.read(pathlib.Path(filename))]
+    for node in _nodes(nodes):
+        world.set_node(node)
+    made = [decisions.decide(world, *asking) for asking in _asking(filename)]
     click.echo(_json(made) if output == "json" else _table(made))
     for decision in made:
         for warning in decision.warnings:
@@ -56,19 +59,44 @@ def fit(
         context.exit(1)
 
 
+def _asking(filename: str) -> list[tuple[pods.Pod, demands.PodDemand]]:
+    """The pods that ask for cards; that others do not is told, unless nobody does."""
+    found, others = [], []
+    for pod in manifests.read(filename):
+        demand = decisions.asked(pod)
+        if demand is None:
+            others.append(pod.metadata.name)
+        else:
+            found.append((pod, demand))
+    if not found:
+        raise errors.InputError(
+            f"{filename}: pod {others[0]} asks for no card",
+            instead="add a limit such as aliyun.com/gpu-mem: 3 (docs/dialects.md has all names)",
+        )
+    for name in others:
+        click.echo(f"note: pod {name} asks for no card, and is left out", err=True)
+    return found
+
+
+def _nodes(texts: tuple[str, ...]) -> list[cards.Node]:
+    nodes = [_node(text) for text in texts]
+    names = [node.name for node in nodes]
+    for name in names:
+        if names.count(name) > 1:
+            raise errors.InputError(
+                f"--node: {name} is there twice", instead="give every node a name of its own"
+            )
+    return nodes
+
+
 def _node(text: str) -> cards.Node:
     match = _NODE.fullmatch(text)
     if match is None:
-        raise errors.InputError(
-            f"--node {text!r} is not readable", instead="write for example dev-server-153=8x23Gi"
-        )
+        raise _refused(text, "is not readable", "write for example dev-server-153=8x23Gi")
     count = int(match["count"])
     if not 1 <= count <= _MOST_CARDS:
-        raise errors.InputError(
-            f"--node {text!r}: a node has 1 to {_MOST_CARDS} cards",
-            instead="write for example 8x23Gi",
-        )
-    name, memory_mib = match["name"], quantities.to_mib(match["memory"])
+        raise _refused(text, f"a node has 1 to {_MOST_CARDS} cards", "write for example 8x23Gi")
+    name, memory_mib = match["name"], _memory_mib(text, match["memory"])
     made = (
         cards.Card(
             uuid=f"GPU-{name}-{i}", index=i, memory_mib=memory_mib, model=match["model"] or ""
@@ -76,6 +104,20 @@ def _node(text: str) -> cards.Node:
         for i in range(count)
     )
     return cards.Node(name=name, cards=tuple(made))
+
+
+def _memory_mib(text: str, memory: str) -> int:
+    try:
+        memory_mib = quantities.to_mib(memory)
+    except errors.QuantityError as error:
+        raise _refused(text, error.what, error.instead) from error
+    if not _LEAST_MIB <= memory_mib <= _MOST_MIB:
+        raise _refused(text, f"no card has {memory} bytes", "add the unit, for example 23Gi")
+    return memory_mib
+
+
+def _refused(text: str, what: str, instead: str) -> errors.InputError:
+    return errors.InputError(f"--node {text!r}: {what}", instead=instead)
 
 
 def _json(made: list[decisions.Decision]) -> str:
@@ -94,5 +136,5 @@ def _table(made: list[decisions.Decision]) -> str:
 def _cards(decision: decisions.Decision) -> str:
     if decision.grant is None:
         return "-"
-    shares = (share for container in decision.grant.containers for share in container.shares)
-    return ",".join(str(share.index) for share in shares)
+    containers = (container.shares for container in decision.grant.containers)
+    return ";".join(",".join(str(share.index) for share in shares) for shares in containers)

@@ -19,7 +19,7 @@ from partage.core import errors
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(partage.__version__, message="partage %(version)s")
 def commands() -> None:
-    """Share GPUs: one ledger for every request language, limits that hold."""
+    """Share GPUs: one ledger for every request language."""
 
 
 commands.add_command(demo.demo)
@@ -31,6 +31,7 @@ def main() -> None:
     """Run a command; turn what people should read into one line."""
     try:
         code = commands(standalone_mode=False)
+        sys.stdout.flush()
     except errors.PartageError as error:
         click.echo(f"partage: {error}", err=True)
         sys.exit(2 if isinstance(error, errors.InputError) else 1)
@@ -46,8 +47,11 @@ def main() -> None:
         sys.exit(error.exit_code)
     except click.Abort:
         sys.exit(130)  # as a shell reports an interrupt
-    except BrokenPipeError:
-        # Whoever read our output has gone, as `head` does; Python must not complain at its end.
+    except OSError as error:
+        # The disk is full, or whoever read our output has gone, as `head` does. Python must not
+        # complain once more when it closes the stream.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            click.echo(f"partage: {error.strerror or error}", err=True)
         sys.exit(1)
     sys.exit(code if isinstance(code, int) else 0)

@@ -78,7 +78,8 @@ def simulate(
     names = _names(policies)
     if not math.isfinite(demand) or not 0 < demand <= _MOST_DEMAND:
         raise errors.InputError(
-            f"--demand {demand} is out of range", instead=f"choose up to {_MOST_DEMAND:g}"
+            f"--demand {demand} is out of range",
+            instead=f"choose more than 0 and at most {_MOST_DEMAND:g}",
         )
     picture = pathlib.Path(plot_path) if plot_path else None
     if picture is not None:
@@ -95,7 +96,7 @@ def simulate(
 def _names(text: str) -> list[str]:
     names = list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     for name in names or [text]:
-        contestants.entry(name)
+        contestants.factory(name)
     return names
 
 
@@ -113,7 +114,7 @@ def _run_all(
             run = running.run(
                 nodes,
                 pods,
-                contestants.entry(name),
+                contestants.factory(name),
                 seed=_FIRST_SEED + seed,
                 demand=demand,
                 progress=functools.partial(show, name, done),

@@ -37,14 +37,14 @@ class Answers:
         self._asked: collections.OrderedDict[demands.PodDemand, _Asked] = collections.OrderedDict()
 
     def best(
-        self, pod: demands.PodDemand, *, limit: int, among: Container[str] | None
+        self, demand: demands.PodDemand, *, limit: int, among: Container[str] | None
     ) -> list[str]:
         """The best nodes, best first."""
-        return self.rank(pod).best(self._inventory.names, limit, among)
+        return self.rank(demand).best(self._inventory.names, limit, among)
 
-    def rank(self, pod: demands.PodDemand) -> ranking.Rank:
+    def rank(self, demand: demands.PodDemand) -> ranking.Rank:
         """The up-to-date rank of the pod's shape."""
-        shape = self._shape(pod)
+        shape = self._shape(demand)
         asked = self._asked.get(shape)
         journal = self._inventory.journal
         nodes = len(self._inventory.states)
@@ -56,9 +56,9 @@ class Answers:
         self._asked.move_to_end(shape)
         return asked.rank
 
-    def place(self, state: NodeState, pod: demands.PodDemand) -> searching.Chosen | None:
+    def place(self, state: NodeState, demand: demands.PodDemand) -> searching.Chosen | None:
         """The cards the pod gets on a node, the same that its rank was made from."""
-        return fitting.place(state, self._offers(pod).plan, self.card_policy(state, pod))
+        return fitting.place(state, self._offers(demand).plan, self.card_policy(state, demand))
 
     def forget(self) -> list[demands.PodDemand]:
         """Drop everything, for the policies changed; says which shapes were known, latest first."""
@@ -69,14 +69,14 @@ class Answers:
             state.digest = None
         return known
 
-    def card_policy(self, state: NodeState, pod: demands.PodDemand) -> base.Policy[Any]:
+    def card_policy(self, state: NodeState, demand: demands.PodDemand) -> base.Policy[Any]:
         """Who chooses the cards: the pod, else the node, else whoever chooses the node."""
-        name = pod.cards_by or state.node.cards_by or pod.nodes_by or self._default
+        name = demand.cards_by or state.node.cards_by or demand.nodes_by or self._default
         return self._policies[name]
 
-    def _shape(self, pod: demands.PodDemand) -> demands.PodDemand:
-        policy = self._policies[pod.nodes_by or self._default]
-        return demands.shape(pod, policy.reads_cpu, policy.reads_main)
+    def _shape(self, demand: demands.PodDemand) -> demands.PodDemand:
+        policy = self._policies[demand.nodes_by or self._default]
+        return demands.shape(demand, policy.reads_cpu, policy.reads_main)
 
     def _ask(self, shape: demands.PodDemand) -> _Asked:
         offers = self._offers(shape)
@@ -119,9 +119,9 @@ class Answers:
         mixes = state.qos_bits & plan.other_qos_bits and fitting.mixes(state, plan, chosen)
         return ranking.MIXED if mixes else 0, policy.offer(state, plan, chosen)
 
-    def _offers(self, pod: demands.PodDemand) -> _Offers:
+    def _offers(self, demand: demands.PodDemand) -> _Offers:
         """Shapes that ask the same of cards share one plan, and what nodes offer for it."""
-        bare = demands.shape(pod, False, False)
+        bare = demands.shape(demand, False, False)
         offers = self._planned.get(bare)
         if offers is None:
             offers = self._planned[bare] = _Offers(plans.Plan(bare))

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import enum
 import functools
+import re
 
 import msgspec
 
@@ -118,6 +119,11 @@ class PodDemand(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     def exclusive_node(self) -> bool:
         """Whether it wants the node for itself."""
         return any(c.demand.exclusive is Exclusive.NODE for c in self.containers)
+
+
+def literally(model: str) -> str:
+    """A model's name as a pattern that matches that name only."""
+    return re.sub(r"([*?[])", r"[\1]", model)
 
 
 @functools.lru_cache(maxsize=1024)

@@ -78,25 +78,25 @@ class Fleet:
         return self._prepare(self._answers.forget())
 
     def best(
-        self, pod: demands.PodDemand, *, limit: int = 1, among: Container[str] | None = None
+        self, demand: demands.PodDemand, *, limit: int = 1, among: Container[str] | None = None
     ) -> list[str]:
         """The best nodes for a pod, best first; ``limit`` 0 means all that fit."""
-        return self._answers.best(pod, limit=limit, among=among)
+        return self._answers.best(demand, limit=limit, among=among)
 
-    def place(self, pod: demands.PodDemand, node: str) -> searching.Chosen | None:
+    def place(self, demand: demands.PodDemand, node: str) -> searching.Chosen | None:
         """The positions of the cards that each container would get on a node; None: no fit."""
         state = self.state(node)
-        return None if state is None else self._answers.place(state, pod)
+        return None if state is None else self._answers.place(state, demand)
 
     def refuse(
-        self, pod: demands.PodDemand, among: Iterable[str] | None = None
+        self, demand: demands.PodDemand, among: Iterable[str] | None = None
     ) -> list[refusals.Refusal]:
         """Why the pod does not fit, for each node where it does not."""
-        plan = plans.Plan(pod)
+        plan = plans.Plan(demand)
         names = self._inventory.ordinals if among is None else among
         there = (self._inventory.state(name) for name in names)
         found = (
-            refusals.refuse(state, plan, self._answers.card_policy(state, pod))
+            refusals.refuse(state, plan, self._answers.card_policy(state, demand))
             for state in there
             if state is not None
         )
@@ -173,8 +173,7 @@ class Fleet:
     ) -> grants.Grant | refusals.Refusal:
         state = self.state(node)
         if state is None:
-            text = f"there is no node {node}"
-            return refusals.Refusal(code=refusals.Code.NO_NODES, node=node, text=text)
+            return refusals.refusal(refusals.Code.NO_NODES, node, f"there is no node {node}")
         chosen = self._answers.place(state, demand)
         policy = self._answers.card_policy(state, demand)
         if chosen is None:

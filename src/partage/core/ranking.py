@@ -58,10 +58,3 @@ class Rank:
                 if len(found) == limit:
                     break
         return found
-
-    def fits(self, ordinal: int) -> bool:
-        """Whether the node is in the rank."""
-        return self._keys[ordinal] is not None
-
-    def __len__(self) -> int:
-        return len(self._sorted)

@@ -42,6 +42,7 @@ class Code(enum.StrEnum):
     TENANTS = "tenants"
     TOO_FEW_CARDS = "too-few-cards"
     ARRANGEMENT = "arrangement"
+    NOT_FOUND = "arrangement-not-found"
 
 
 _ORDER = {code: place for place, code in enumerate(Code)}
@@ -49,33 +50,31 @@ _FIRST_NOT_NOW = _ORDER[Code.NODE_TAKEN]
 
 
 class Shortage(msgspec.Struct, frozen=True, kw_only=True):
-    """What one card lacks for one container; ``short`` is in MiB, percent or tenants."""
+    """What one card lacks for one container (none is named if they stand on the card together)."""
 
     container: str
     uuid: str
     index: int
     code: Code
-    asked: int = 0
+    asked: int = 0  # MiB, percent or tenants, as the code says
     free: int = 0
-
-    @property
-    def short(self) -> int:
-        """By how much."""
-        return self.asked - self.free
+    short: int = 0  # by how much
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     """Why a pod does not fit on one node, or on any."""
 
     code: Code
+    never: bool  # whether waiting cannot help
     text: str
     node: str = ""  # the node it is about; for a whole fleet, where the pod came furthest
     shortages: tuple[Shortage, ...] = ()
 
-    @property
-    def never(self) -> bool:
-        """Whether waiting cannot help."""
-        return _ORDER[self.code] < _FIRST_NOT_NOW
+
+def refusal(code: Code, node: str, text: str, shortages: tuple[Shortage, ...] = ()) -> Refusal:
+    """A refusal; its code decides whether waiting can help."""
+    never = _ORDER[code] < _FIRST_NOT_NOW
+    return Refusal(code=code, never=never, text=text, node=node, shortages=shortages)
 
 
 def refuse(state: NodeState, plan: plans.Plan, policy: searching.CardPolicy) -> Refusal | None:
@@ -88,15 +87,16 @@ def refuse(state: NodeState, plan: plans.Plan, policy: searching.CardPolicy) -> 
 def explain(state: NodeState, plan: plans.Plan, policy: searching.CardPolicy) -> Refusal:
     """Why the pod does not fit on a node on which it is known not to fit."""
     bare = state.emptied()
-    if fitting.place(bare, plan, policy) is None:
-        return _never(bare, plan)
-    return _not_now(state, plan)
+    hopeless = fitting.place(bare, plan, policy) is None
+    if searching.gives_up(bare if hopeless else state, plan, policy):
+        text = f"no arrangement of the containers on node {state.node.name} was found in time"
+        return refusal(Code.NOT_FOUND, state.node.name, text)
+    return _never(bare, plan) if hopeless else _not_now(state, plan)
 
 
 def furthest(refused: Iterable[Refusal]) -> Refusal:
     """The refusal of the node where the pod came furthest; the first of equals."""
-    none = Refusal(code=Code.NO_NODES, text="there is no node")
-    return max(refused, key=_closeness, default=none)
+    return max(refused, key=_closeness, default=refusal(Code.NO_NODES, "", "there is no node"))
 
 
 def _closeness(refusal: Refusal) -> tuple[int, int]:
@@ -107,89 +107,92 @@ def _closeness(refusal: Refusal) -> tuple[int, int]:
 def _never(bare: NodeState, plan: plans.Plan) -> Refusal:
     name = bare.node.name
     if not bare.rooms:
-        return _plain(Code.NO_CARDS, name, f"node {name} has no cards")
+        return refusal(Code.NO_CARDS, name, f"node {name} has no cards")
     if not fitting.welcome(bare, plan.pod):
         modes = ", ".join(sorted(set(plan.pod.refused_by) & bare.node.traits))
-        return _plain(Code.NODE_MODE, name, f"node {name} does not serve such requests ({modes})")
+        return refusal(Code.NODE_MODE, name, f"node {name} does not serve such requests ({modes})")
     for container, part in zip(plan.pod.containers, plan.parts, strict=True):
         if part.accepts is not None and not any(part.accepts(r.card) for r in bare.rooms):
             return _not_accepted(bare, container)
-    for who, part in _asking(plan):
-        reason = _too_large(bare, who, part)
+    for asking in _asking(plan):
+        reason = _too_large(bare, asking)
         if reason is not None:
             return reason
     text = f"the containers together ask for more than node {name} has on its cards"
-    return _plain(Code.TOO_MUCH_TOGETHER, name, text)
+    return refusal(Code.TOO_MUCH_TOGETHER, name, text)
 
 
 def _not_accepted(bare: NodeState, container: demands.ContainerDemand) -> Refusal:
     name, demand = bare.node.name, container.demand
     if any(plans.model_accepted(demand, room.card.model) for room in bare.rooms):
         text = f"{_who(container)} names cards that node {name} does not have"
-        return _plain(Code.NO_SUCH_CARD, name, text)
+        return refusal(Code.NO_SUCH_CARD, name, text)
     wanted = " or ".join(demand.models) or "any but " + ", ".join(demand.not_models)
     has = ", ".join(sorted({room.card.model or "unknown" for room in bare.rooms}))
     text = f"{_who(container)} wants model {wanted}; node {name} has {has}"
-    return _plain(Code.NO_SUCH_MODEL, name, text)
+    return refusal(Code.NO_SUCH_MODEL, name, text)
 
 
-def _too_large(bare: NodeState, who: str, part: plans.Part) -> Refusal | None:
-    name = bare.node.name
+def _too_large(bare: NodeState, asking: _Asking) -> Refusal | None:
+    name, who, part = bare.node.name, asking.who, asking.part
     accepted = [r for r in bare.rooms if part.accepts is None or part.accepts(r.card)]
     if max(1, part.cards) > len(accepted):
         text = f"{who} asks for {part.cards} cards; node {name} has {len(accepted)} that qualify"
-        return _plain(Code.TOO_MANY_CARDS, name, text)
+        return refusal(Code.TOO_MANY_CARDS, name, text)
     big = [room for room in accepted if room.memory_mib >= part.memory_mib(room.memory_mib)]
     if len(big) >= max(1, part.cards):
         return None
     largest = max((r for r in accepted if r not in big), key=lambda room: room.memory_mib)
     asked = part.memory_mib(largest.memory_mib)
-    short = _shortage(who, largest, Code.MEMORY, asked, largest.memory_mib)
+    short = _shortage(asking, largest, Code.MEMORY, asked, largest.memory_mib)
     where = f"the largest card of node {name} has" if not big else f"only {len(big)} of {name} have"
     text = f"{who} asks for {asked} MiB on {_cards(part)}; {where}"
     text += f" {largest.memory_mib} MiB" if not big else " that much"
-    return Refusal(code=Code.CARD_TOO_SMALL, node=name, text=text, shortages=(short,))
+    return refusal(Code.CARD_TOO_SMALL, name, text, (short,))
 
 
 def _not_now(state: NodeState, plan: plans.Plan) -> Refusal:
     name = state.node.name
     if state.whole_pods:
-        return _plain(Code.NODE_TAKEN, name, f"a pod has node {name} for itself")
+        return refusal(Code.NODE_TAKEN, name, f"a pod has node {name} for itself")
     if plan.pod.exclusive_node and state.grants:
-        text = f"the whole node is asked for; {len(state.grants)} pods are on {name}"
-        return _plain(Code.NODE_NOT_EMPTY, name, text)
+        count = len(state.grants)
+        text = (
+            f"the whole node is asked for; {count} {'pod is' if count == 1 else 'pods are'} there"
+        )
+        return refusal(Code.NODE_NOT_EMPTY, name, text)
     if not fitting.welcome(state, plan.pod):
         tags = ", ".join(sorted(tag for _, tag in plan.pod.apart_from if tag in state.tags))
-        return _plain(
+        return refusal(
             Code.NEIGHBOUR, name, f"node {name} has pods that it may not stand beside ({tags})"
         )
-    for who, part in _asking(plan):
-        reason = _part_not_now(state, plan, who, part)
+    for asking in _asking(plan):
+        reason = _lacking(state, plan, asking)
         if reason is not None:
             return reason
     text = f"each container fits on node {name} by itself, but not all at the same time"
-    return _plain(Code.ARRANGEMENT, name, text)
+    return refusal(Code.ARRANGEMENT, name, text)
 
 
-def _part_not_now(state: NodeState, plan: plans.Plan, who: str, part: plans.Part) -> Refusal | None:
+def _lacking(state: NodeState, plan: plans.Plan, asking: _Asking) -> Refusal | None:
+    who, part = asking.who, asking.part
     fits = part.fitting(state.open_rooms, offline=plan.offline)
     wanted = len(state.rooms) if part.cards == demands.ALL_CARDS else part.cards
     if len(fits) >= wanted:
         return None
     happy = {room.position for room in fits}
     shortages = tuple(
-        _lack(who, room, part, plan)
+        _lack(asking, room, plan)
         for room in state.rooms
         if room.position not in happy and (part.accepts is None or part.accepts(room.card))
     )
     nearest = max(shortages, key=lambda s: (_ORDER[s.code], -s.short))
     if wanted > 1 and fits:
-        text = f"{who} asks for {wanted} cards; {len(fits)} of node {state.node.name} have room"
-        return Refusal(
-            code=Code.TOO_FEW_CARDS, node=state.node.name, text=text, shortages=shortages
-        )
+        have = f"{len(fits)} of node {state.node.name} {'has' if len(fits) == 1 else 'have'} room"
+        text = f"{who} asks for {wanted} cards; {have}"
+        return refusal(Code.TOO_FEW_CARDS, state.node.name, text, shortages)
     text = f"{who}: {_TEXTS[nearest.code].format(s=nearest)} on node {state.node.name}"
-    return Refusal(code=nearest.code, node=state.node.name, text=text, shortages=shortages)
+    return refusal(nearest.code, state.node.name, text, shortages)
 
 
 _TEXTS = {
@@ -202,36 +205,52 @@ _TEXTS = {
 }
 
 
-def _lack(who: str, room: Room, part: plans.Part, plan: plans.Plan) -> Shortage:
+def _lack(asking: _Asking, room: Room, plan: plans.Plan) -> Shortage:
     """The first thing this card lacks; health and exclusiveness come before amounts."""
+    part = asking.part
     if not room.card.healthy:
-        return _shortage(who, room, Code.CARD_SICK)
+        return _shortage(asking, room, Code.CARD_SICK)
     if not room.open:
-        return _shortage(who, room, Code.CARD_TAKEN)
+        return _shortage(asking, room, Code.CARD_TAKEN)
     if part.whole:
-        return _shortage(who, room, Code.CARD_NOT_EMPTY)
+        return _shortage(asking, room, Code.CARD_NOT_EMPTY)
     need_mib = part.memory_mib(room.memory_mib)
     if room.free_mib < need_mib:
-        return _shortage(who, room, Code.MEMORY, need_mib, room.free_mib)
+        return _shortage(asking, room, Code.MEMORY, need_mib, room.free_mib)
     free_compute = room.free_offline if plan.offline else room.free_compute
     if part.compute_percent and free_compute < part.compute_percent:
-        return _shortage(who, room, Code.COMPUTE, part.compute_percent, free_compute)
+        return _shortage(asking, room, Code.COMPUTE, part.compute_percent, free_compute)
     limit = part.most_tenants - room.tenants if part.most_tenants else room.free_tenants
-    return _shortage(who, room, Code.TENANTS, part.tenants, min(limit, room.free_tenants))
+    return _shortage(asking, room, Code.TENANTS, part.tenants, min(limit, room.free_tenants))
 
 
-def _shortage(who: str, room: Room, code: Code, asked: int = 0, free: int = 0) -> Shortage:
+def _shortage(asking: _Asking, room: Room, code: Code, asked: int = 0, free: int = 0) -> Shortage:
     return Shortage(
-        container=who, uuid=room.card.uuid, index=room.card.index, code=code, asked=asked, free=free
+        container=asking.container,
+        uuid=room.card.uuid,
+        index=room.card.index,
+        code=code,
+        asked=asked,
+        free=free,
+        short=asked - free,
     )
 
 
-def _asking(plan: plans.Plan) -> list[tuple[str, plans.Part]]:
-    """Who asks: each container, or the pod as one where its containers share their cards."""
+class _Asking(msgspec.Struct, frozen=True):
+    """Who asks: a container, or a pod as one where its containers share their cards."""
+
+    container: str
+    who: str
+    part: plans.Part
+
+
+def _asking(plan: plans.Plan) -> list[_Asking]:
     containers = plan.pod.containers
     if plan.bundle is not None and len(containers) > 1:
-        return [(f"the pod ({len(containers)} containers on the same cards)", plan.bundle)]
-    return [(_who(c), part) for c, part in zip(containers, plan.parts, strict=True)]
+        who = f"the pod ({len(containers)} containers on the same cards)"
+        return [_Asking("", who, plan.bundle)]
+    parts = zip(containers, plan.parts, strict=True)
+    return [_Asking(container.name, _who(container), part) for container, part in parts]
 
 
 def _who(container: demands.ContainerDemand) -> str:
@@ -240,7 +259,3 @@ def _who(container: demands.ContainerDemand) -> str:
 
 def _cards(part: plans.Part) -> str:
     return "one card" if part.cards == 1 else f"each of {part.cards or 'all'} cards"
-
-
-def _plain(code: Code, node: str, text: str) -> Refusal:
-    return Refusal(code=code, node=node, text=text)

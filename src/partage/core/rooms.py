@@ -52,17 +52,6 @@ class Use:
         """Which qualities of service are on the card."""
         return sum(bit for qos, bit in QOS_BITS.items() if self.pods[qos])
 
-    def numbers(self) -> tuple[int, ...]:
-        """All sums, to compare two uses."""
-        return (
-            self.memory_mib,
-            self.compute_percent,
-            self.offline_percent,
-            self.tenants,
-            self.exclusive,
-            *self.pods.values(),
-        )
-
 
 class Room:
     """What one card has left; a plain object because fitting reads it millions of times."""

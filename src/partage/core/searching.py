@@ -40,6 +40,14 @@ def search(state: NodeState, plan: Plan, policy: CardPolicy) -> Chosen | None:
     return _Search(state, plan, policy).run()
 
 
+def gives_up(state: NodeState, plan: Plan, policy: CardPolicy) -> bool:
+    """Whether the search ends without knowing: no arrangement was found, but not all were tried."""
+    if plan.bundle is not None or plan.steady_mib > state.free_mib:
+        return False
+    attempt = _Search(state, plan, policy)
+    return attempt.run() is None and attempt.steps > MOST_STEPS
+
+
 class _Search:
     """One attempt at one node."""
 

@@ -2,7 +2,7 @@
 
 Its scheduler and its agent were released with different domains, ``elasticgpu.com`` and
 ``elasticgpu.io``, so both are in use; they mean the same and both are accepted, though not mixed in
-one container. Claims (ElasticGPUClaim) are resolved elsewhere and never reach this module.
+one container. Claims (ElasticGPUClaim) are not read (docs/limits.md).
 """
 
 from __future__ import annotations

@@ -14,7 +14,6 @@ they are refused, and those without effect are told.
 
 from __future__ import annotations
 
-import re
 from typing import Any, ClassVar
 
 import msgspec
@@ -163,8 +162,8 @@ def _restrictions(pod: pods.Pod) -> dict[str, Any]:
 
 
 def _containing(text: str) -> str:
-    """A pattern for names that contain the text; brackets take the meaning from special signs."""
-    return "*" + re.sub(r"([*?[])", r"[\1]", text.lower()) + "*"
+    """A pattern for names that contain the text."""
+    return f"*{demands.literally(text.lower())}*"
 
 
 def _policies(pod: pods.Pod, annotation: str) -> tuple[str, ...]:

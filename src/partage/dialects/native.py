@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from partage.core import cards, demands, grants
+from partage.core import cards, demands, errors, grants
 from partage.dialects import base, pods, reading, records
 
 CARDS = "partage.dev/cards"  # a resource, and an annotation whose only value is "all"
@@ -29,6 +29,9 @@ QOS = "partage.dev/qos"
 CEILING = "partage.dev/compute-ceiling"
 POLICY = "partage.dev/policy"
 GRANT = "partage.dev/grant"
+
+DOMAIN = "partage.dev/"
+_ANNOTATIONS = (CARDS, MODELS, UUIDS, QOS, CEILING, POLICY, GRANT)
 
 ENFORCED_LABEL = "partage.dev/memory"
 ENFORCED = "partage/memory-enforced"
@@ -50,9 +53,10 @@ class Native(base.Dialect):
     traits: ClassVar = {(ENFORCED_LABEL, "enforced"): ENFORCED}
 
     def speaks(self, pod: pods.Pod) -> bool:
-        return CARDS in pod.metadata.annotations or super().speaks(pod)
+        return CARDS in pod.metadata.annotations or bool(_own_fields(pod))
 
     def demand(self, request: base.Request) -> demands.PodDemand:
+        _check_names(request.pod)
         if not request.askings:
             instead = f"name {CARDS}: 1, or a share, in the limits of a container"
             raise reading.annotation_error(CARDS, "no container asks for a card", instead=instead)
@@ -64,6 +68,32 @@ class Native(base.Dialect):
             nodes_by=wishes.policy,
             cards_by=wishes.policy,
         )
+
+
+def _own_fields(pod: pods.Pod) -> dict[str, str]:
+    """Where the pod names resources of our domain: the place of each, by its name."""
+    return {
+        resource: f"{spot.path}.resources.{kind}[{resource}]"
+        for spot in pods.spots(pod)
+        for kind, amounts in (
+            ("limits", spot.container.resources.limits),
+            ("requests", spot.container.resources.requests),
+        )
+        for resource in amounts
+        if resource.startswith(DOMAIN)
+    }
+
+
+def _check_names(pod: pods.Pod) -> None:
+    """A slip in a name of our own must not pass for something else, or for nothing."""
+    for resource, field in _own_fields(pod).items():
+        if resource not in Native.resources:
+            instead = "write " + " or ".join(Native.resources)
+            raise errors.DemandError(field, "there is no such resource", instead=instead)
+    for annotation in pod.metadata.annotations:
+        if annotation.startswith(DOMAIN) and annotation not in _ANNOTATIONS:
+            instead = "write " + " or ".join(_ANNOTATIONS)
+            raise reading.annotation_error(annotation, "there is no such word", instead=instead)
 
 
 def encode(grant: grants.Grant) -> str:

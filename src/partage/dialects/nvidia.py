@@ -13,7 +13,7 @@ from typing import ClassVar
 
 import msgspec
 
-from partage.core import demands
+from partage.core import demands, errors, quantities
 from partage.dialects import aliyun, base, hami, pods, reading
 
 CARDS = hami.CARDS
@@ -28,7 +28,7 @@ class Nvidia(base.Dialect):
     def speaks(self, pod: pods.Pod) -> bool:
         written = [spot.container.resources for spot in pods.spots(pod)]
         amounts = [kind.get(CARDS, 0) for r in written for kind in (r.limits, r.requests)]
-        return any(amount not in (0, "0") for amount in amounts) and not hami.speaks(pod)
+        return not all(map(_nothing, amounts)) and not hami.speaks(pod)
 
     def demand(self, request: base.Request) -> demands.PodDemand:
         asking = tuple(asking for asking in request.askings if asking.get(CARDS))
@@ -38,6 +38,14 @@ class Nvidia(base.Dialect):
             # A node labelled for sharing offers no whole cards.
             refused_by=tuple(map(aliyun.trait, aliyun.SHARING_MODES)),
         )
+
+
+def _nothing(amount: pods.Amount) -> bool:
+    """Whether an amount is a way to write zero; what cannot be read is not."""
+    try:
+        return quantities.parse(str(amount)) == 0
+    except (errors.QuantityError, ValueError):  # Python does not print integers of any length
+        return False
 
 
 def _demand(asking: reading.Asking) -> demands.Demand:

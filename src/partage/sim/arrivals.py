@@ -10,7 +10,10 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
+from partage.core import errors
 from partage.sim.traces import TracePod
+
+_MOST_CLONES = 200_000
 
 
 def arrange(
@@ -21,14 +24,30 @@ def arrange(
     source.shuffle(arriving)
     asked = sum(pod.milli for pod in arriving)
     if asked > wanted_milli:
-        return _cut(arriving, asked - wanted_milli, source)
+        arriving = _cut(arriving, asked - wanted_milli, source)
+    else:
+        arriving += _clones(pods, wanted_milli - asked, source)
+    if not arriving:
+        raise errors.InputError(
+            "no pod arrives: the demand is smaller than one pod", instead="raise --demand"
+        )
+    return arriving
+
+
+def _clones(pods: Sequence[TracePod], missing_milli: int, source: random.Random) -> list[TracePod]:
+    clones: list[TracePod] = []
     while True:
         clone = source.choice(pods)
         # The published test looks at one card of the next pod, so it may overshoot a little.
-        if asked + clone.card_milli > wanted_milli:
-            return arriving
-        arriving.append(clone)
-        asked += clone.milli
+        if clone.card_milli > missing_milli:
+            return clones
+        clones.append(clone)
+        missing_milli -= clone.milli
+        if len(clones) > _MOST_CLONES:
+            raise errors.InputError(
+                f"more than {_MOST_CLONES} pods would have to arrive",
+                instead="lower --demand, or give a workload in which more pods ask for cards",
+            )
 
 
 def _cut(arriving: list[TracePod], excess_milli: int, source: random.Random) -> list[TracePod]:

@@ -14,21 +14,21 @@ import msgspec
 from partage.core import cards, errors, fleet, grants, mixes
 from partage.core.policies import base, binpack, priced, spread
 from partage.sim import baselines, fgd
-from partage.sim.running import Entry, Placement
+from partage.sim.running import Factory, Placement
 from partage.sim.traces import TracePod
 
 
-def entry(name: str) -> Entry:
-    """How a contestant of this name comes to a cluster."""
-    if name not in _ENTRIES:
-        known = ", ".join(sorted(_ENTRIES))
+def factory(name: str) -> Factory:
+    """What makes a contestant of this name."""
+    if name not in _FACTORIES:
+        known = ", ".join(sorted(_FACTORIES))
         raise errors.InputError(f"there is no policy {name!r}", instead=f"choose from {known}")
-    return _ENTRIES[name]
+    return _FACTORIES[name]
 
 
 def names() -> list[str]:
     """All that can be simulated."""
-    return sorted(_ENTRIES)
+    return sorted(_FACTORIES)
 
 
 class ByFleet:
@@ -92,7 +92,7 @@ def _positions(grant: grants.Grant) -> tuple[int, ...]:
     return tuple(share.index for c in grant.containers for share in c.shares)
 
 
-_ENTRIES: dict[str, Entry] = {
+_FACTORIES: dict[str, Factory] = {
     "priced": lambda nodes, _pods: Learning(nodes),
     "binpack": lambda nodes, _pods: ByFleet(binpack.Binpack(), nodes),
     "spread": lambda nodes, _pods: ByFleet(spread.Spread(), nodes),

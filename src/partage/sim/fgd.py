@@ -17,8 +17,9 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Container, Iterable, Sequence
+from typing import NamedTuple
 
-from partage.core import cards, ranking
+from partage.core import cards, demands, plans, ranking
 from partage.core.inventory import Journal
 from partage.sim.traces import CARD_MILLI, TracePod
 
@@ -90,15 +91,21 @@ class Fgd:
         return self._scored[key]
 
 
-class _Shape(tuple[int, int, int, frozenset[str]]):
-    """CPU, milli of each card, number of cards, accepted models."""
+class _Shape(NamedTuple):
+    """What is the same for all pods of a kind."""
 
-    __slots__ = ()
+    cpu_milli: int
+    card_milli: int
+    cards: int
+    demand: demands.Demand | None  # it knows which models are accepted; None: no card is asked
+
+    def accepts(self, model: str) -> bool:
+        return self.demand is None or plans.model_accepted(self.demand, model)
 
 
 def _shape(pod: TracePod) -> _Shape:
-    models = frozenset(m for c in pod.demand.containers for m in c.demand.models)
-    return _Shape((pod.demand.cpu_milli, pod.card_milli, pod.cards, models))
+    asked = [container.demand for container in pod.demand.containers]
+    return _Shape(pod.demand.cpu_milli, pod.card_milli, pod.cards, asked[0] if asked else None)
 
 
 class _Workload:
@@ -111,17 +118,16 @@ class _Workload:
 
     def score(self, shape: _Shape, state: State) -> tuple[int, tuple[int, ...]] | None:
         """Points lost (0 is best) and the cards, or None if the pod does not fit."""
-        cpu, milli, count, models = shape
         model, free_cpu, free = state
-        if free_cpu < cpu or (models and model not in models):
+        if free_cpu < shape.cpu_milli or not shape.accepts(model):
             return None
-        options = _options(free, milli, count)
+        options = _options(free, shape.card_milli, shape.cards)
         if not options:
             return None
         before = self.fragmentation(state)
         best: tuple[int, tuple[int, ...]] | None = None
         for positions, left in options:
-            gain = before - self.fragmentation((model, free_cpu - cpu, left))
+            gain = before - self.fragmentation((model, free_cpu - shape.cpu_milli, left))
             points = _TOP_SCORE - int(_TOP_SCORE / (1 + math.exp(-gain / CARD_MILLI)))
             if best is None or points < best[0]:
                 best = points, positions
@@ -138,9 +144,9 @@ class _Workload:
 
     def _of(self, model: str) -> list[_Group]:
         if model not in self._groups:
-            accepted = [(s, p) for s, p in self._shapes if s[2] and (not s[3] or model in s[3])]
-            accepted.sort(key=lambda entry: (entry[0][1], entry[0][2]))
-            grouped = itertools.groupby(accepted, key=lambda entry: (entry[0][1], entry[0][2]))
+            accepted = [(s, p) for s, p in self._shapes if s.cards and s.accepts(model)]
+            accepted.sort(key=_size)
+            grouped = itertools.groupby(accepted, key=_size)
             self._groups[model] = [_Group(*size, entries) for size, entries in grouped]
         return self._groups[model]
 
@@ -151,7 +157,7 @@ class _Group:
     def __init__(self, milli: int, count: int, entries: Iterable[tuple[_Shape, float]]) -> None:
         self._milli = milli
         self._count = count
-        by_cpu = sorted((shape[0], chance) for shape, chance in entries)
+        by_cpu = sorted((shape.cpu_milli, chance) for shape, chance in entries)
         self._cpus = [cpu for cpu, _ in by_cpu]
         self._chances = [0.0, *itertools.accumulate(chance for _, chance in by_cpu)]
 
@@ -161,6 +167,10 @@ class _Group:
         if len(large) < self._count:
             return 0.0
         return self._chances[bisect.bisect_right(self._cpus, free_cpu)] * sum(large)
+
+
+def _size(entry: tuple[_Shape, float]) -> tuple[int, int]:
+    return entry[0].card_milli, entry[0].cards
 
 
 def _commonest(pods: Sequence[TracePod]) -> list[tuple[_Shape, float]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import pathlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -30,6 +31,8 @@ def check(path: pathlib.Path) -> None:
         )
     if not path.parent.is_dir():
         raise errors.InputError(f"--plot {path}: no such folder", instead="create it first")
+    if path.is_dir() or not os.access(path.parent, os.W_OK):
+        raise errors.InputError(f"--plot {path}: not writable", instead="name another file")
 
 
 def draw(curves: Mapping[str, Curve], path: pathlib.Path) -> None:
@@ -53,7 +56,9 @@ def draw(curves: Mapping[str, Curve], path: pathlib.Path) -> None:
     axes.grid(color="0.92")
     axes.legend(loc="lower right", frameon=False)
     _zoom(axes.inset_axes((0.52, 0.34, 0.44, 0.36)), curves, last)
-    figure.savefig(path, dpi=150)
+    unfinished = path.with_name(f".{path.name}.unfinished")
+    figure.savefig(unfinished, dpi=150, format=path.suffix[1:].lower())
+    unfinished.replace(path)
     plt.close(figure)
 
 

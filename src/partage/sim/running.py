@@ -16,7 +16,7 @@ from typing import Protocol
 
 import msgspec
 
-from partage.core import cards, errors
+from partage.core import cards, errors, plans
 from partage.sim import arrivals
 from partage.sim.traces import CARD_MILLI, TracePod
 
@@ -35,8 +35,8 @@ class Contestant(Protocol):
         ...
 
 
-class Entry(Protocol):
-    """How a contestant comes to a cluster; oracles look at the whole workload."""
+class Factory(Protocol):
+    """Makes a contestant for a cluster; oracles look at the whole workload."""
 
     def __call__(self, nodes: Sequence[cards.Node], pods: Sequence[TracePod], /) -> Contestant:
         """A fresh contestant."""
@@ -53,7 +53,7 @@ class Run(msgspec.Struct, frozen=True):
 def run(
     nodes: Sequence[cards.Node],
     pods: Sequence[TracePod],
-    entry: Entry,
+    factory: Factory,
     *,
     seed: int,
     demand: float,
@@ -65,7 +65,7 @@ def run(
     arriving = arrivals.arrange(pods, wanted_milli=int(demand * total_milli), source=source)
     order = list(nodes)
     source.shuffle(order)  # equals are chosen in this order
-    contestant = entry(order, pods)
+    contestant = factory(order, pods)
     account = Account(order)
     curve, decisions_us = _Curve(total_milli), []
     for number, pod in enumerate(arriving, start=1):
@@ -101,8 +101,11 @@ class Account:
         free = self._free_milli[node]
         for position in positions:
             free[position] -= pod.card_milli
-        wanted = {model for c in pod.demand.containers for model in c.demand.models}
-        wrong_model = wanted and {self._models[node][i] for i in positions} - wanted
+        wrong_model = not all(
+            plans.model_accepted(container.demand, self._models[node][i])
+            for container in pod.demand.containers
+            for i in positions
+        )
         short = min(self._cpu_milli[node], self._main_mib[node], *free) < 0
         if short or wrong_model or len(set(positions)) != pod.cards:
             raise errors.LedgerError(f"pod {pod.name} does not fit on cards {positions} of {node}")

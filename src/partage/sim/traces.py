@@ -91,7 +91,8 @@ def _pod(row: _Row, names: set[str]) -> TracePod:
         raise row.error("gpu_milli", "is 0 although num_gpu is not", "write 1 to 1000")
     if count > 1 and milli < CARD_MILLI:
         raise row.error("gpu_milli", "is below 1000 on several cards", "ask for whole cards")
-    models = tuple(model for model in row.text("gpu_spec").split("|") if model)
+    named = (model.strip() for model in row.text("gpu_spec").split("|"))
+    models = tuple(demands.literally(model) for model in named if model)
     asked = (demands.ContainerDemand("", _demand(count, milli, models)),) if count else ()
     return TracePod(
         name=row.name("name", names),
@@ -146,7 +147,7 @@ class _Row:
 
 def _rows(path: pathlib.Path, wanted: tuple[str, ...]) -> Iterator[_Row]:
     try:
-        with path.open(encoding="utf-8", newline="") as file:
+        with path.open(encoding="utf-8-sig", newline="") as file:
             yield from _checked(path, csv.DictReader(file), wanted)
     except OSError as error:
         raise errors.TraceError(
