@@ -27,6 +27,7 @@ _COVERED = 0.95
 _TOP_SCORE = 100
 
 State = tuple[str, int, tuple[int, ...]]  # model, free CPU, free milli of each card
+Score = tuple[int, tuple[int, ...]]  # points lost, 0 is best; positions of the cards
 
 
 class Fgd:
@@ -44,7 +45,7 @@ class Fgd:
         self._journal = Journal()
         self._workload = _Workload(pods)
         self._ranks: dict[_Shape, ranking.Rank] = {}
-        self._scored: dict[tuple[_Shape, State], tuple[int, tuple[int, ...]] | None] = {}
+        self._scored: dict[_Shape, dict[State, Score | None]] = {}
 
     def choose(self, pod: TracePod, among: Container[str]) -> tuple[str, tuple[int, ...]] | None:
         """The best node and the positions of its cards."""
@@ -53,7 +54,7 @@ class Fgd:
         if not found:
             return None
         ordinal = self._ordinals[found[0]]
-        scored = self._score(shape, self._states[ordinal])
+        scored = self._scored[shape][self._states[ordinal]]
         return None if scored is None else (found[0], scored[1])
 
     def settle(self, pod: TracePod, placement: tuple[str, tuple[int, ...]] | None) -> None:
@@ -71,8 +72,13 @@ class Fgd:
         self._journal.note(ordinal, len(self._states))
 
     def _rank(self, shape: _Shape) -> ranking.Rank:
+        known = self._scored.setdefault(shape, {})
+
         def rate(ordinal: int) -> int | None:
-            scored = self._score(shape, self._states[ordinal])
+            state = self._states[ordinal]
+            if state not in known:
+                known[state] = self._workload.score(shape, state)
+            scored = known[state]
             return None if scored is None else scored[0] << ranking.ORDINAL_BITS | ordinal
 
         rank = self._ranks.get(shape)
@@ -83,12 +89,6 @@ class Fgd:
         else:
             rank.refresh(rate, changed, len(self._states), seen=self._journal.end)
         return rank
-
-    def _score(self, shape: _Shape, state: State) -> tuple[int, tuple[int, ...]] | None:
-        key = (shape, state)
-        if key not in self._scored:
-            self._scored[key] = self._workload.score(shape, state)
-        return self._scored[key]
 
 
 class _Shape(NamedTuple):
@@ -116,8 +116,8 @@ class _Workload:
         self._groups: dict[str, list[_Group]] = {}
         self._fragments: dict[State, float] = {}
 
-    def score(self, shape: _Shape, state: State) -> tuple[int, tuple[int, ...]] | None:
-        """Points lost (0 is best) and the cards, or None if the pod does not fit."""
+    def score(self, shape: _Shape, state: State) -> Score | None:
+        """What placing such a pod on such a node is worth; None if it does not fit."""
         model, free_cpu, free = state
         if free_cpu < shape.cpu_milli or not shape.accepts(model):
             return None
@@ -125,7 +125,7 @@ class _Workload:
         if not options:
             return None
         before = self.fragmentation(state)
-        best: tuple[int, tuple[int, ...]] | None = None
+        best: Score | None = None
         for positions, left in options:
             gain = before - self.fragmentation((model, free_cpu - shape.cpu_milli, left))
             points = _TOP_SCORE - int(_TOP_SCORE / (1 + math.exp(-gain / CARD_MILLI)))
