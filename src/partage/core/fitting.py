@@ -73,16 +73,7 @@ def _granted(
 ) -> grants.ContainerGrant:
     demand = container.demand
     part = Part(demand)
-    shares = tuple(
-        grants.Share(
-            uuid=room.card.uuid,
-            index=room.card.index,
-            memory_mib=part.memory_mib(room.memory_mib),
-            compute_percent=part.compute_percent,
-            exclusive=part.whole,
-        )
-        for room in (state.rooms[position] for position in positions)
-    )
+    shares = tuple(part.share(state.rooms[position].card) for position in positions)
     return grants.ContainerGrant(
         name=container.name,
         role=container.role,

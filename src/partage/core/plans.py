@@ -71,6 +71,16 @@ class Part:
             return self.fixed_mib
         return card_mib * self.memory_percent // cards.FULL_PERCENT
 
+    def share(self, card: cards.Card) -> grants.Share:
+        """What a container that is placed on a card gets of it."""
+        return grants.Share(
+            uuid=card.uuid,
+            index=card.index,
+            memory_mib=self.memory_mib(card.memory_mib),
+            compute_percent=self.compute_percent,
+            exclusive=self.whole,
+        )
+
     def fitting(self, rooms: list[Room], *, offline: bool) -> list[Room]:
         """The rooms that have what is needed, in index order."""
         # Who asks for no compute is not kept away by a card that gave away too much of it.

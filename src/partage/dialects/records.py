@@ -161,14 +161,8 @@ def _shares(demand: demands.Demand, places: Places) -> tuple[grants.Share, ...]:
 
 def _share(card: cards.Card, part: plans.Part, annotation: str) -> grants.Share:
     """The same arithmetic as for a new placement, so both ways give the same grant."""
-    memory_mib = part.memory_mib(card.memory_mib)
-    if memory_mib > card.memory_mib:
-        problem = f"{memory_mib} MiB are more than card {card.index} has ({card.memory_mib})"
+    share = part.share(card)
+    if share.memory_mib > card.memory_mib:
+        problem = f"{share.memory_mib} MiB are more than card {card.index} has ({card.memory_mib})"
         raise Unreadable(annotation, problem, instead="check the unit of memory in the settings")
-    return grants.Share(
-        uuid=card.uuid,
-        index=card.index,
-        memory_mib=memory_mib,
-        compute_percent=part.compute_percent,
-        exclusive=part.whole,
-    )
+    return share
