@@ -6,7 +6,7 @@ import itertools
 
 from hypothesis import given, settings
 
-from partage.core import demands, fitting, grants, plans
+from partage.core import cards, demands, fitting, grants, plans
 from partage.core.policies import binpack
 from partage.core.rooms import NodeState
 from tests import strategies
@@ -84,6 +84,40 @@ def test_init_containers_together_with_apps_count_as_the_larger() -> None:
 
     assert world.best(pod(share(2))) == ["n0"]
     assert world.best(pod(share(3))) == []
+
+
+def test_an_overfull_card_does_not_keep_containers_from_the_others() -> None:
+    """Its lack is its own, not the node's."""
+    full = cards.Card(uuid="a", index=0, memory_mib=10, foreign_memory_mib=30)
+    free = cards.Card(uuid="b", index=1, memory_mib=10)
+    world = fleet_of(cards.Node(name="n0", cards=(full, free)))
+
+    assert world.best(pod(share(4), share(4))) == ["n0"]
+
+
+def test_few_candidates_are_served_first() -> None:
+    """One card alone has time left, and six cards have to be found beside it."""
+    world = fleet_of(
+        cards.Node(
+            name="n0",
+            cards=(
+                *(
+                    cards.Card(uuid=f"g{i}", index=i, memory_mib=80, foreign_memory_mib=55 - i)
+                    for i in range(6)
+                ),
+                cards.Card(uuid="g6", index=6, memory_mib=80, foreign_compute_percent=90),
+            ),
+        )
+    )
+
+    assert world.best(pod(share(20), share(10, cards=6, compute_percent=50))) == ["n0"]
+
+
+def test_many_equal_containers_are_no_search() -> None:
+    """More cards to be found than steps are allowed is fine, if each is found at once."""
+    world = fleet_of(node("n0", *[100] * 8))
+
+    assert world.best(pod(*[share(1)] * 300)) == ["n0"]
 
 
 def test_a_pod_made_to_be_searched_for_ever_is_given_up() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from partage.core import errors, fleet, grants, refusals
+from partage.core.policies import binpack
 from tests.core.making import fleet_of, node, pod, share
 
 ME = grants.Pod("me", "lab", "train")
@@ -117,6 +118,23 @@ def test_a_grant_of_a_vanished_node_can_be_released() -> None:
 
     assert set(world.best(HALF, limit=0)) == {"n0", "n1"}
     assert list(world.all_grants()) == []
+
+
+def test_a_policy_that_is_not_there_loses_no_hold() -> None:
+    """Whoever names one that the fleet does not have gets the default."""
+    world = fleet.Fleet(binpack.Binpack())
+    world.set_node(node("n0", 5))
+    world.hold(ME, HALF, "n0", expires_at=10)
+
+    assert isinstance(
+        world.hold(ME, pod(share(4), cards_by="spread"), "n0", expires_at=9), fleet.Hold
+    )
+
+
+def test_a_hold_has_to_end_at_some_time() -> None:
+    """Not a number is later than any time."""
+    with pytest.raises(ValueError, match="has to end"):
+        _world().hold(ME, HALF, "n0", expires_at=float("nan"))
 
 
 def test_releasing_nothing_is_nothing() -> None:

@@ -104,6 +104,29 @@ def test_ranks_are_made_anew_one_by_one_when_a_policy_learns() -> None:
     assert len(list(steps)) == 2
 
 
+def test_pods_without_cards_are_ranked_by_the_cpu_of_today() -> None:
+    """Nodes whose cards look the same may differ in CPU, and it changes."""
+    replace = msgspec.structs.replace
+    rich, poor = (
+        replace(node("n0", 10), free_cpu_milli=9000),
+        replace(node("n1", 10), free_cpu_milli=1000),
+    )
+    world = fleet_of(rich, poor)
+    assert world.best(demands.PodDemand(), limit=0) == ["n1", "n0"]
+    world.set_node(replace(rich, free_cpu_milli=500))
+
+    assert world.best(demands.PodDemand(), limit=0) == ["n0", "n1"]
+
+
+def test_a_pod_without_cards_is_not_put_on_a_node_that_is_taken_whole() -> None:
+    """The node belongs to one pod."""
+    everything = demands.Demand(cards=demands.ALL_CARDS, exclusive=demands.Exclusive.NODE)
+    world = fleet_of(node("n0", 10))
+    grant(world, "a", pod(everything))
+
+    assert world.best(demands.PodDemand()) == []
+
+
 def test_whole_cards_and_shares_of_equal_cards_take_the_first_of_a_kind() -> None:
     """Cards that look the same are told apart by their index only."""
     world = fleet_of(node("n0", 10, 10, 10, 10))

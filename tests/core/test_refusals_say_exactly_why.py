@@ -192,6 +192,31 @@ def test_containers_that_do_not_fit_at_the_same_time_are_not_now() -> None:
     assert (why.code, why.never) == (Code.ARRANGEMENT, False)
 
 
+@pytest.mark.parametrize(
+    ("asked", "code", "never"),
+    [
+        (pod(share(6), share(5, cards=7)), Code.TOO_MANY_CARDS, True),
+        (pod(share(6), share(5, models=("H100",))), Code.NO_SUCH_MODEL, True),
+        (pod(share(6), share(5), share(5), share(1, compute_percent=95)), Code.COMPUTE, False),
+        (pod(share(14, cards=demands.ALL_CARDS)), Code.CARD_TOO_SMALL, True),
+    ],
+    ids=["cards", "model", "compute", "all cards"],
+)
+def test_one_containers_plain_reason_comes_first(
+    asked: demands.PodDemand, code: Code, never: bool
+) -> None:
+    """Whatever else may be wrong with the arrangement of the others."""
+    sizes = (10, 11, 12, 13, 14, 15)
+    made = tuple(
+        cards.Card(uuid=f"g{i}", index=i, memory_mib=size, foreign_compute_percent=10)
+        for i, size in enumerate(sizes)
+    )
+
+    why = _why(fleet_of(cards.Node(name="n0", cards=made)), asked)
+
+    assert (why.code, why.never) == (code, never)
+
+
 def test_a_search_that_was_given_up_does_not_say_never() -> None:
     """Nobody knows whether an arrangement exists; the text says so."""
     asked = pod(*(share(50 + i) for i in range(24)))

@@ -223,3 +223,18 @@ def test_a_pod_decodes_from_what_the_api_server_sends() -> None:
         ),
     )
     assert making.demand(pod).containers[0].demand.cards == 1
+
+
+def test_more_containers_than_anybody_needs_are_refused() -> None:
+    """What one pod can make a scheduler do is bounded."""
+    many = [making.container(f"c{i}", {"nvidia.com/gpu": 1}) for i in range(65)]
+    with pytest.raises(errors.DemandError, match="more than 64 containers ask for cards"):
+        making.demand(making.pod(*many))
+
+
+@pytest.mark.parametrize("names", [("a", "a"), ("a", "")], ids=["twice", "none"])
+def test_containers_have_names_of_their_own(names: tuple[str, str]) -> None:
+    """Grants are recorded by them."""
+    named = [making.container(name, {"nvidia.com/gpu": 1}) for name in names]
+    with pytest.raises(errors.DemandError, match="give every container a name of its own"):
+        making.demand(making.pod(*named))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 import pytest
@@ -120,12 +121,61 @@ def test_our_record_may_grow_fields() -> None:
     assert _granted(making.bound(pod, {native.GRANT: text}), node) == grant
 
 
-def test_our_record_serves_pods_that_name_no_resource() -> None:
-    """A pod whose cards come by a claim has a grant without any amount in its limits."""
+def test_a_record_on_a_pod_that_asks_for_nothing_holds_nothing() -> None:
+    """Else anybody could keep cards from others by an annotation."""
     node = making.node(16384)
     grant = making.grant(making.single({"partage.dev/cards": 1}), node, 0)
     plain = making.bound(making.single({}), {native.GRANT: native.encode(grant)})
-    assert _granted(plain, node) == grant
+    assert registry.granted(plain, node, making.SETTINGS) is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"containers": ()},
+        {"exclusive_node": True},
+        {"qos": demands.Qos.OFFLINE},
+        {"tag": "other"},
+        {"memory_mib": 1},
+        {"memory_mib": 1 << 32},
+        {"compute_percent": 5},
+        {"exclusive": True},
+        {"twice": True},
+    ],
+    ids=str,
+)
+def test_a_record_that_is_not_what_the_pod_asks_for_is_damage(change: dict[str, Any]) -> None:
+    """A tenant may edit his pod; he can make his share neither smaller nor larger by it."""
+    node = making.node(16384, 16384)
+    pod = making.single({"partage.dev/memory-mib": 4096, "partage.dev/compute-percent": 30})
+    grant = making.grant(pod, node, 0)
+    edited = _edited(grant, **change)
+    bound = making.bound(pod, {native.GRANT: native.encode(edited)})
+    assert isinstance(registry.granted(bound, node, making.SETTINGS), grants.Damage)
+
+
+def _edited(grant: grants.Grant, *, twice: bool = False, **change: Any) -> grants.Grant:
+    (container,) = grant.containers
+    (share,) = container.shares
+    if change.keys() <= {"containers", "exclusive_node", "qos", "tag"} and change:
+        return msgspec.structs.replace(grant, **change)
+    shares: tuple[grants.Share, ...] = (msgspec.structs.replace(share, **change),)
+    if twice:
+        shares += (msgspec.structs.replace(share, uuid="GPU-1", index=1),)
+    return msgspec.structs.replace(
+        grant, containers=(msgspec.structs.replace(container, shares=shares),)
+    )
+
+
+def test_a_percentage_of_a_card_that_shrank_since_is_no_damage() -> None:
+    """The grant was right when it was made; one that is too small for its card was not."""
+    pod = making.single({"partage.dev/memory-percent": 50})
+    grant = making.grant(pod, making.node(16384), 0)
+    bound = making.bound(pod, {native.GRANT: native.encode(grant)})
+    smaller = registry.granted(bound, making.node(8192), making.SETTINGS)
+    larger = registry.granted(bound, making.node(32768), making.SETTINGS)
+    assert smaller == grant
+    assert isinstance(larger, grants.Damage)
 
 
 def test_a_pod_that_gpushare_assigned() -> None:

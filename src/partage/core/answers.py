@@ -71,11 +71,15 @@ class Answers:
 
     def card_policy(self, state: NodeState, demand: demands.PodDemand) -> base.Policy[Any]:
         """Who chooses the cards: the pod, else the node, else whoever chooses the node."""
-        name = demand.cards_by or state.node.cards_by or demand.nodes_by or self._default
-        return self._policies[name]
+        name = demand.cards_by or state.node.cards_by or demand.nodes_by
+        return self._policy(name)
+
+    def _policy(self, name: str) -> base.Policy[Any]:
+        """A policy by name; whoever names one that is not there gets the default."""
+        return self._policies.get(name) or self._policies[self._default]
 
     def _shape(self, demand: demands.PodDemand) -> demands.PodDemand:
-        policy = self._policies[demand.nodes_by or self._default]
+        policy = self._policy(demand.nodes_by)
         return demands.shape(demand, policy.reads_cpu, policy.reads_main)
 
     def _ask(self, shape: demands.PodDemand) -> _Asked:
@@ -91,7 +95,7 @@ class Answers:
         return asked
 
     def _rating(self, shape: demands.PodDemand, offers: _Offers) -> Callable[[int], int | None]:
-        policy = self._policies[shape.nodes_by or self._default]
+        policy = self._policy(shape.nodes_by)
         states, known, plan = self._inventory.states, offers.known, offers.plan
         node_key: Callable[[NodeState, demands.PodDemand, Any], int] = policy.node_key
         least_mib, least_empties = plan.least_mib, plan.least_empties
@@ -152,7 +156,8 @@ class _Offers:
         """A rank is going to be made for a shape."""
         self._shared = self._shared or (self._first is not None and shape != self._first)
         self._first = self._first or shape
-        self._keep = not self.plan.by_uuid  # a plan that names cards can tell equal looks apart
+        # A plan that names cards can tell equal looks apart; one without cards looks at the CPU.
+        self._keep = not self.plan.by_uuid and bool(self.plan.parts)
         self._most = 2 * nodes
 
     def remember(self, look_id: int, offer: Offer | None) -> None:

@@ -24,7 +24,7 @@ def place(state: NodeState, plan: Plan, policy: CardPolicy) -> Chosen | None:
         chosen = _place_bundle(state, plan, plan.bundle, policy)
         return None if chosen is None else (chosen,) * len(plan.parts)
     if not plan.parts:
-        return ()
+        return None if state.whole_pods else ()
     return searching.search(state, plan, policy)
 
 

@@ -12,6 +12,7 @@ on another node, confirmed, or it expires; the time is the caller's.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Container, Iterable, Iterator
 from typing import Any
 
@@ -110,6 +111,8 @@ class Fleet:
         If it does not fit there, the earlier hold stays. A pod whose grant is confirmed keeps it:
         deciding again would move a running pod.
         """
+        if math.isnan(expires_at):
+            raise ValueError("a hold has to end at some time")
         before = self.hold_of(pod.uid)
         if before is None and self.grant_of(pod.uid) is not None:
             raise errors.LedgerError(

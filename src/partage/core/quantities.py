@@ -2,8 +2,9 @@
 
 The grammar is the API server's: a signed decimal number and one suffix, binary (``Ki`` … ``Ei``),
 decimal (``n u m k M G T P E``) or an exponent (``e3``, ``E-2``). Values are exact, rounded away
-from zero at one billionth and capped at 2**63 - 1, as there. Users write ``4GB`` so often that the
-refusal names the two legal spellings.
+from zero at one billionth as there. Two things are stricter: a text without any digit is refused
+(there it is 0), and every value is capped at 2**63 - 1 (there, only those with binary suffixes).
+Users write ``4GB`` so often that the refusal names the two legal spellings.
 
 Inside Partage everything is a whole number of MiB or of percent: :func:`whole` and
 :func:`to_mib` are the only ways in.

@@ -87,11 +87,15 @@ def refuse(state: NodeState, plan: plans.Plan, policy: searching.CardPolicy) -> 
 def explain(state: NodeState, plan: plans.Plan, policy: searching.CardPolicy) -> Refusal:
     """Why the pod does not fit on a node on which it is known not to fit."""
     bare = state.emptied()
-    hopeless = fitting.place(bare, plan, policy) is None
-    if searching.gives_up(bare if hopeless else state, plan, policy):
+    if fitting.place(bare, plan, policy) is None:
+        reason, tried = _never(bare, plan), bare
+    else:
+        reason, tried = _not_now(state, plan), state
+    vague = reason.code in (Code.TOO_MUCH_TOGETHER, Code.ARRANGEMENT)
+    if vague and searching.gives_up(tried, plan, policy):
         text = f"no arrangement of the containers on node {state.node.name} was found in time"
         return refusal(Code.NOT_FOUND, state.node.name, text)
-    return _never(bare, plan) if hopeless else _not_now(state, plan)
+    return reason
 
 
 def furthest(refused: Iterable[Refusal]) -> Refusal:
@@ -136,11 +140,12 @@ def _not_accepted(bare: NodeState, container: demands.ContainerDemand) -> Refusa
 def _too_large(bare: NodeState, asking: _Asking) -> Refusal | None:
     name, who, part = bare.node.name, asking.who, asking.part
     accepted = [r for r in bare.rooms if part.accepts is None or part.accepts(r.card)]
-    if max(1, part.cards) > len(accepted):
-        text = f"{who} asks for {part.cards} cards; node {name} has {len(accepted)} that qualify"
+    wanted = part.cards or len(bare.rooms)
+    if wanted > len(accepted):
+        text = f"{who} asks for {wanted} cards; node {name} has {len(accepted)} that qualify"
         return refusal(Code.TOO_MANY_CARDS, name, text)
     big = [room for room in accepted if room.memory_mib >= part.memory_mib(room.memory_mib)]
-    if len(big) >= max(1, part.cards):
+    if len(big) >= wanted:
         return None
     largest = max((r for r in accepted if r not in big), key=lambda room: room.memory_mib)
     asked = part.memory_mib(largest.memory_mib)

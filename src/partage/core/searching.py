@@ -6,9 +6,7 @@ once. What a card carries is summed per moment of the pod's life, so an init con
 room of an app that runs after it.
 
 The number of steps is limited, for a pod of dozens of unequal containers could be made to search
-for ever; beyond the limit the pod counts as not fitting (docs/limits.md). Up to four cards a pod
-the limit is never met: where every container has as many candidates as there are cards to find,
-the first attempt succeeds, so a search that fails has few branches.
+for ever; beyond the limit the pod counts as not fitting (docs/limits.md).
 """
 
 from __future__ import annotations
@@ -35,17 +33,29 @@ class CardPolicy(Protocol):
 
 def search(state: NodeState, plan: Plan, policy: CardPolicy) -> Chosen | None:
     """One arrangement of all parts, or None if there is none (or none was found in time)."""
-    if plan.steady_mib > state.free_mib:
-        return None
-    return _Search(state, plan, policy).run()
+    return _Search(state, plan, policy).run() if _conceivable(state, plan) else None
 
 
 def gives_up(state: NodeState, plan: Plan, policy: CardPolicy) -> bool:
     """Whether the search ends without knowing: no arrangement was found, but not all were tried."""
-    if plan.bundle is not None or plan.steady_mib > state.free_mib:
+    if plan.bundle is not None or not _conceivable(state, plan):
         return False
     attempt = _Search(state, plan, policy)
-    return attempt.run() is None and attempt.steps > MOST_STEPS
+    return attempt.run() is None and attempt.exhausted
+
+
+def _conceivable(state: NodeState, plan: Plan) -> bool:
+    """Whether each part would find its cards if it were alone, and all of them the memory."""
+    if plan.steady_mib > sum(room.free_mib for room in state.open_rooms if room.free_mib > 0):
+        return False
+    return all(
+        len(part.fitting(state.open_rooms, offline=plan.offline)) >= _count(state, part)
+        for part in plan.parts
+    )
+
+
+def _count(state: NodeState, part: Part) -> int:
+    return max(1, len(state.rooms)) if part.cards == demands.ALL_CARDS else part.cards
 
 
 class _Search:
@@ -62,8 +72,14 @@ class _Search:
         ]
         self.loads = [_Load(len(plan.moments)) for _ in state.rooms]
         self.chosen: list[list[int]] = [[] for _ in plan.parts]
+        self.spent: list[set[int]] = [set() for _ in plan.parts]  # cards that were tried in vain
         self.slots = self._slots()
         self.picky = any(part.accepts is not None for part in plan.parts)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether more steps were taken than are allowed, besides one for each card."""
+        return self.steps > MOST_STEPS + len(self.slots)
 
     def run(self) -> Chosen | None:
         if not self._next(0):
@@ -71,36 +87,45 @@ class _Search:
         return tuple(tuple(sorted(positions)) for positions in self.chosen)
 
     def _slots(self) -> list[int]:
-        """The container of each card to be found, hardest first; init containers come last."""
+        """The container of each card to be found: few candidates first, init containers last."""
 
-        def hardness(i: int) -> tuple[bool, bool, int, int]:
+        def hardness(i: int) -> tuple[bool, int, bool, int, int]:
             part, role = self.plan.parts[i], self.plan.pod.containers[i].role
+            candidates = len(part.fitting(self.state.open_rooms, offline=self.plan.offline))
             size = part.memory_mib(max((r.memory_mib for r in self.state.rooms), default=0))
-            return (role is demands.Role.INIT, not part.whole, -size, -part.compute_percent)
+            last = role is demands.Role.INIT
+            return (last, candidates, not part.whole, -size, -part.compute_percent)
 
         order = sorted(range(len(self.plan.parts)), key=hardness)
-        return [i for i in order for _ in range(self._count(self.plan.parts[i]))]
-
-    def _count(self, part: Part) -> int:
-        return len(self.state.rooms) if part.cards == demands.ALL_CARDS else part.cards
+        return [i for i in order for _ in range(_count(self.state, self.plan.parts[i]))]
 
     def _next(self, slot: int) -> bool:
         if slot == len(self.slots):
             return bool(self.slots)
         who = self.slots[slot]
-        part = self.plan.parts[who]
-        for room in self._candidates(who, part):
+        in_vain = []
+        for room in self._candidates(who, self.plan.parts[who]):
             self.steps += 1
-            if self.steps > MOST_STEPS:
+            if self.exhausted:
                 return False
-            need_mib = part.memory_mib(room.memory_mib)
-            load = self.loads[room.position]
-            load.put(self.running[who], need_mib, part, 1)
-            self.chosen[who].append(room.position)
-            if self._next(slot + 1):
+            if self._try(slot, who, room):
                 return True
-            self.chosen[who].pop()
-            load.put(self.running[who], need_mib, part, -1)
+            # A container's cards are a set: what did not work with this card first will not work
+            # with it second.
+            in_vain.append(room.position)
+            self.spent[who].add(room.position)
+        self.spent[who].difference_update(in_vain)
+        return False
+
+    def _try(self, slot: int, who: int, room: Room) -> bool:
+        part, load = self.plan.parts[who], self.loads[room.position]
+        need_mib = part.memory_mib(room.memory_mib)
+        load.put(self.running[who], need_mib, part, 1)
+        self.chosen[who].append(room.position)
+        if self._next(slot + 1):
+            return True
+        self.chosen[who].pop()
+        load.put(self.running[who], need_mib, part, -1)
         return False
 
     def _candidates(self, who: int, part: Part) -> Iterator[Room]:
@@ -108,7 +133,7 @@ class _Search:
         rated = []
         seen = set()
         for room in self.state.open_rooms:
-            if room.position in self.chosen[who]:
+            if room.position in self.chosen[who] or room.position in self.spent[who]:
                 continue
             left = self.loads[room.position].left(room, self.running[who])
             if not left.open or not part.fitting([left], offline=self.plan.offline):

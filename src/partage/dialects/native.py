@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from partage.core import cards, demands, errors, grants
+from partage.core import cards, demands, errors, grants, plans
 from partage.dialects import base, pods, reading, records
 
 CARDS = "partage.dev/cards"  # a resource, and an annotation whose only value is "all"
@@ -136,6 +136,33 @@ def decode(pod: pods.Pod, node: cards.Node) -> grants.Grant | None:
         exclusive_node=record.exclusive_node,
         policy=record.policy,
     )
+
+
+def compare(grant: grants.Grant, demand: demands.PodDemand, node: cards.Node) -> None:
+    """Check that a recorded grant is what the pod asks for: whoever owns the pod can edit both.
+
+    Without it a tenant could write himself a smaller share, and be oversold after a restart, or a
+    larger one, and keep others away. A share of a card that shrank since may be larger than asked.
+    """
+    sizes = {card.uuid: card.memory_mib for card in node.cards}
+    facts = (grant.qos, grant.tag, grant.exclusive_node, [c.name for c in grant.containers])
+    asked = (demand.qos, demand.tag, demand.exclusive_node, [c.name for c in demand.containers])
+    if facts != asked:
+        raise records.Unreadable(GRANT, "it is not what the pod asks for")
+    for given, container in zip(grant.containers, demand.containers, strict=True):
+        part = plans.Part(container.demand)
+        wrong_count = container.demand.cards not in (demands.ALL_CARDS, len(given.shares))
+        if wrong_count or not all(_as_asked(share, part, sizes) for share in given.shares):
+            problem = f"container {reading.shown(given.name)} asks for something else"
+            raise records.Unreadable(GRANT, problem)
+
+
+def _as_asked(share: grants.Share, part: plans.Part, sizes: dict[str, int]) -> bool:
+    if share.exclusive != part.whole or share.compute_percent != part.compute_percent:
+        return False
+    if part.fixed_mib is not None:
+        return share.memory_mib == part.fixed_mib
+    return share.memory_mib >= part.memory_mib(sizes.get(share.uuid, 0))
 
 
 class _Version(msgspec.Struct):

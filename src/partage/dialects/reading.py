@@ -19,6 +19,7 @@ from partage.dialects import pods
 
 MOST_WORDS = 64  # entries of a comma-separated annotation
 LONGEST_WORD = 128
+MOST_CONTAINERS = 64  # of a pod, that ask for cards
 
 
 class Range(msgspec.Struct, frozen=True):
@@ -80,7 +81,26 @@ def askings(pod: pods.Pod, resources: Mapping[str, Range]) -> tuple[Asking, ...]
         }
         if amounts:
             found.append(Asking(spot.container.name, spot.role, spot.path, amounts))
+    _check_containers(found)
     return tuple(found)
+
+
+def _check_containers(found: list[Asking]) -> None:
+    """Grants name containers, so names are unique; and what a pod can make us do is bounded."""
+    known: set[str] = set()
+    for asking in found:
+        if not asking.name or asking.name in known:
+            problem = "it has no name" if not asking.name else "another container has its name"
+            raise errors.DemandError(
+                f"{asking.path}.name", problem, instead="give every container a name of its own"
+            )
+        known.add(asking.name)
+    if len(found) > MOST_CONTAINERS:
+        raise errors.DemandError(
+            found[MOST_CONTAINERS].path,
+            f"more than {MOST_CONTAINERS} containers ask for cards",
+            instead="divide the pod",
+        )
 
 
 def annotation_field(name: str) -> str:

@@ -97,7 +97,14 @@ def granted(
     if not pod.spec.node_name:
         return None
     try:
-        return native.decode(pod, node) or _taken_over(pod, node, settings)
+        asked = demand(pod, settings)
+        if asked is None:
+            return None
+        recorded = native.decode(pod, node)
+        if recorded is None:
+            return _taken_over(pod, node, settings)
+        native.compare(recorded, asked, node)
+        return recorded
     except records.Unreadable as unreadable:
         return unreadable.damage
     except errors.DemandError as error:

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 
 CELLS = 100  # a card in whole percent
 _EPSILON = 1e-9
-_MOST_PIVOTS = 2000
+_MOST_PIVOTS = 400
 _WASTE = -1
 
 Values = tuple[float, ...]  # index: free percent, 0 to 100; value: in cards
@@ -35,7 +35,9 @@ def values(mix: Mapping[int, float]) -> Values:
     if not sizes:
         return proportional()
     duals = _Packing(sizes, [mix[size] for size in sizes]).prices()
-    return _fill(sizes, duals)[0]
+    worth = _fill(sizes, duals)[0]
+    # A card is worth one card; it would be more if the pivots did not suffice.
+    return tuple(value / max(1.0, worth[CELLS]) for value in worth)
 
 
 class _Packing:
@@ -50,25 +52,18 @@ class _Packing:
         self.sizes = sizes
         fits = [CELLS // size for size in sizes]
         rows = range(len(sizes))
-        self.costs = [1.0 for _ in rows]
+        self.duals = [1 / fit for fit in fits]
         self.inverse = [[1 / fits[i] if i == j else 0.0 for j in rows] for i in rows]
         self.amounts = [count / fit for count, fit in zip(counts, fits, strict=True)]
 
     def prices(self) -> list[float]:
         """The price of each size, once no pattern is worth more than the card it fills."""
         for _ in range(_MOST_PIVOTS):
-            prices = self._duals()
-            column, cost = self._entering(prices)
+            column, cost = self._entering(self.duals)
             if column is None:
                 break
             self._pivot(column, cost)
-        return [max(0.0, price) for price in self._duals()]
-
-    def _duals(self) -> list[float]:
-        rows = range(len(self.sizes))
-        return [
-            sum(self.costs[i] * self.inverse[i][j] for i in rows if self.costs[i]) for j in rows
-        ]
+        return [max(0.0, price) for price in self.duals]
 
     def _entering(self, prices: list[float]) -> tuple[list[float] | None, float]:
         cheapest = min(range(len(prices)), key=prices.__getitem__)
@@ -104,7 +99,8 @@ class _Packing:
                 self.amounts[i] = max(0.0, self.amounts[i] - factor * amount)
         self.inverse[leaving] = pivot_row
         self.amounts[leaving] = amount
-        self.costs[leaving] = cost
+        gain = cost - sum(self.duals[j] * column[j] for j in used)
+        self.duals = [dual + gain * b for dual, b in zip(self.duals, pivot_row, strict=True)]
 
 
 def _fill(sizes: Sequence[int], prices: Sequence[float]) -> tuple[Values, list[int]]:
