@@ -8,7 +8,7 @@ from hypothesis import given, settings
 
 from partage.core import cards, demands, fitting, grants, plans
 from partage.core.policies import binpack
-from partage.core.rooms import NodeState
+from partage.core.rooms import NodeState, Room
 from tests import strategies
 from tests.core.making import fleet_of, grant, node, places, pod, share, whole
 
@@ -131,10 +131,10 @@ def test_a_pod_made_to_be_searched_for_ever_is_given_up() -> None:
 @settings(max_examples=300, deadline=None)
 @given(strategies.nodes(fewest_cards=1), strategies.pods())
 def test_a_pod_is_placed_if_and_only_if_an_arrangement_exists(
-    where: object, asked: demands.PodDemand
+    where: cards.Node, asked: demands.PodDemand
 ) -> None:
     """Trying every arrangement comes to the same verdict."""
-    state = NodeState(where)  # type: ignore[arg-type]
+    state = NodeState(where)
     found = fitting.place(state, plans.Plan(asked), binpack.Binpack())
 
     assert (found is not None) == _possible(state, asked)
@@ -172,8 +172,8 @@ def _works(state: NodeState, asked: demands.PodDemand, chosen: tuple[tuple[int, 
     )
 
 
-def _holds(room: object, taking: grants.Taking, asked: demands.PodDemand) -> bool:
-    card = room.card  # type: ignore[attr-defined]
+def _holds(room: Room, taking: grants.Taking, asked: demands.PodDemand) -> bool:
+    card = room.card
     foreign = card.foreign_memory_mib or card.foreign_compute_percent
     busy = 0 if asked.qos is demands.Qos.OFFLINE else card.foreign_compute_percent
     caps = [c.demand.max_tenants for c in asked.containers if c.demand.max_tenants]

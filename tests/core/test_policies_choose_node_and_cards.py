@@ -6,16 +6,16 @@ import itertools
 
 import msgspec
 
-from partage.core import cards, demands
+from partage.core import cards, demands, fleet
 from partage.core.cards import Link
 from tests.core.making import GIB, fleet_of, grant, node, places, pod, share, whole
 
 
-def _fill(world: object, name: str, *taken: int) -> None:
+def _fill(world: fleet.Fleet, name: str, *taken: int) -> None:
     for i, amount in enumerate(taken):
         if amount:
             asked = pod(share(amount, uuids=(f"{name}/{i}",)))
-            grant(world, f"fill-{name}-{i}", asked, name)  # type: ignore[arg-type]
+            grant(world, f"fill-{name}-{i}", asked, name)
 
 
 def test_binpack_takes_the_least_free_card_that_fits() -> None:
