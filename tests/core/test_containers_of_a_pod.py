@@ -76,6 +76,14 @@ def test_a_whole_card_for_the_init_container_serves_the_app_too() -> None:
     assert places(grant(fleet_of(node("n0", 4)), "a", asked)) == [[0], [0]]
 
 
+def test_a_share_that_rounds_to_nothing_is_not_put_on_a_card_taken_whole() -> None:
+    """One percent of ten MiB needs no memory, but a card of its own is a card of its own."""
+    asked = pod(whole(), demands.Demand(memory_percent=1))
+
+    assert fleet_of(node("n0", 10)).best(asked) == []
+    assert fleet_of(node("n0", 10, 10)).best(asked) == ["n0"]
+
+
 def test_init_containers_together_with_apps_count_as_the_larger() -> None:
     """The rule holds for pods on one card as well."""
     world = fleet_of(node("n0", 10))
