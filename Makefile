@@ -14,7 +14,7 @@ STAMP := .venv/.stamp-$(shell pwd | cksum | cut -d' ' -f1)
 .PHONY: help setup demo test lint bench lock clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-7s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
 
 setup: $(STAMP) ## Make .venv with the pinned requirements (PYTHON=... chooses the interpreter)
 
@@ -32,6 +32,16 @@ lint: setup ## Check format, style, types, layers and hygiene
 
 bench: setup ## Run the benchmarks (ARGS=... goes to them)
 	@$(BIN)/python -m bench $(ARGS)
+
+.PHONY: cluster cluster-down programs
+cluster: setup ## Bring a Kubernetes control plane up on this machine; `make cluster-down` ends it
+	@$(BIN)/python -m cluster up $(ARGS)
+
+cluster-down: setup ## Take it down and remove its state
+	@$(BIN)/python -m cluster down
+
+programs: setup ## Build the programs that `make cluster` and the tests run, once
+	@$(BIN)/python -m cluster build
 
 lock: ## Pin the requirements again (ARGS=--upgrade takes newer versions)
 	@PYTHON='$(PYTHON)' UV_VERSION=$(UV_VERSION) scripts/lock $(ARGS)

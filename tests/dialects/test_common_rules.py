@@ -221,6 +221,7 @@ def test_a_pod_decodes_from_what_the_api_server_sends() -> None:
             "s",
             "n",
         ),
+        pods.Status("Pending"),
     )
     assert making.demand(pod).containers[0].demand.cards == 1
 

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from partage.core import demands, errors, fleet, grants, plans, refusals
-from partage.core.policies import base as policy_base
-from partage.core.policies import binpack, priced, spread
 from partage.dialects import base, pods, registry
 
 SETTINGS = base.Settings()
@@ -24,17 +20,6 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     refusal: refusals.Refusal | None
     reason: str
     warnings: tuple[str, ...] = ()  # what is allowed, but has no effect
-
-
-def new_fleet(policy: str = priced.Priced.name) -> fleet.Fleet:
-    """An empty fleet with all policies, one of them the default."""
-    known: list[policy_base.Policy[Any]] = [priced.Priced(), binpack.Binpack(), spread.Spread()]
-    names = [each.name for each in known]
-    if policy not in names:
-        raise errors.InputError(
-            f"there is no policy {policy!r}", instead=f"choose from {', '.join(names)}"
-        )
-    return fleet.Fleet(*sorted(known, key=lambda each: each.name != policy))
 
 
 def asked(pod: pods.Pod) -> demands.PodDemand | None:

@@ -55,7 +55,7 @@ def demo() -> None:
 
     Cards and pods exist in this process only; no GPU and no cluster is touched.
     """
-    world = decisions.new_fleet()
+    world = fleet.standard()
     world.set_node(_NODE)
     click.echo(f"{_NODE.name}: {len(_NODE.cards)} cards of 23 GiB, in memory only\n")
     for pod in manifests.pods_of(yaml.safe_load_all(_PODS), "demo"):

@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from partage.cli import decisions, manifests, tables
-from partage.core import cards, demands, errors, quantities
+from partage.core import cards, demands, errors, fleet, quantities
 from partage.dialects import pods
 
 _NODE = re.compile(r"(?P<name>[^=\s]+)=(?P<count>\d{1,3})x(?P<memory>[^:\s]+)(:(?P<model>.+))?")
@@ -47,7 +47,7 @@ def fit(
 
     Exit code 0: all of them fit; 1: some do not; 2: something in the input cannot be used.
     """
-    world = decisions.new_fleet(policy)
+    world = fleet.standard(policy)
     for node in _nodes(nodes):
         world.set_node(node)
     made = [decisions.decide(world, *asking) for asking in _asking(filename)]

@@ -12,7 +12,7 @@ import sys
 import click
 
 import partage
-from partage.cli import demo, fit, simulate
+from partage.cli import demo, extender, fit, inspect, simulate
 from partage.core import errors
 
 
@@ -23,7 +23,9 @@ def commands() -> None:
 
 
 commands.add_command(demo.demo)
+commands.add_command(extender.extender)
 commands.add_command(fit.fit)
+commands.add_command(inspect.inspect)
 commands.add_command(simulate.simulate)
 
 

@@ -8,15 +8,16 @@ shapes are kept is bounded, because tenants write them: the one not asked for lo
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable, Iterator
 from typing import Any
 
-from partage.core import demands, fitting, plans, ranking, searching
+from partage.core import demands, fitting, plans, ranking, refusals, searching
 from partage.core.inventory import Inventory
 from partage.core.policies import base
 from partage.core.rooms import NodeState
 
 MOST_SHAPES = 256
+MOST_REASONS = 1 << 16
 
 Offer = tuple[int, Any]  # whether qualities of service mix, and the policy's own terms
 _UNKNOWN: Any = object()
@@ -35,6 +36,7 @@ class Answers:
             collections.OrderedDict()
         )
         self._asked: collections.OrderedDict[demands.PodDemand, _Asked] = collections.OrderedDict()
+        self._reasons: dict[tuple[plans.Plan, int], refusals.Code] = {}  # by plan and look
 
     def best(
         self, demand: demands.PodDemand, *, limit: int, among: Container[str] | None
@@ -56,6 +58,20 @@ class Answers:
         self._asked.move_to_end(shape)
         return asked.rank
 
+    def reasons(
+        self, demand: demands.PodDemand, names: Iterable[str]
+    ) -> Iterator[tuple[str, refusals.Code]]:
+        """Why the pod does not fit, for each of the nodes on which it does not."""
+        rank, plan = self.rank(demand), self._offers(demand).plan
+        ordinals, states = self._inventory.ordinals, self._inventory.states
+        for name in names:
+            ordinal = ordinals.get(name)
+            state = None if ordinal is None else states[ordinal]
+            if ordinal is None or state is None:
+                yield name, refusals.Code.NO_NODES
+            elif not rank.has(ordinal):
+                yield name, self._reason(state, plan)
+
     def place(self, state: NodeState, demand: demands.PodDemand) -> searching.Chosen | None:
         """The cards the pod gets on a node, the same that its rank was made from."""
         return fitting.place(state, self._offers(demand).plan, self.card_policy(state, demand))
@@ -65,6 +81,7 @@ class Answers:
         known = list(reversed(self._asked))
         self._asked.clear()
         self._planned.clear()
+        self._reasons.clear()
         for state in self._inventory.present():
             state.digest = None
         return known
@@ -122,6 +139,15 @@ class Answers:
             return None
         mixes = state.qos_bits & plan.other_qos_bits and fitting.mixes(state, plan, chosen)
         return ranking.MIXED if mixes else 0, policy.offer(state, plan, chosen)
+
+    def _reason(self, state: NodeState, plan: plans.Plan) -> refusals.Code:
+        known = None if plan.by_uuid else self._reasons.get((plan, state.look_id))
+        if known is None:
+            known = refusals.explain(state, plan, self.card_policy(state, plan.pod)).code
+            if len(self._reasons) >= MOST_REASONS:
+                self._reasons.clear()
+            self._reasons[plan, state.look_id] = known
+        return known
 
     def _offers(self, demand: demands.PodDemand) -> _Offers:
         """Shapes that ask the same of cards share one plan, and what nodes offer for it."""

@@ -30,8 +30,19 @@ from partage.core import (
     searching,
 )
 from partage.core.inventory import Inventory
-from partage.core.policies import base
+from partage.core.policies import base, binpack, priced, spread
 from partage.core.rooms import NodeState
+
+
+def standard(policy: str = priced.Priced.name) -> Fleet:
+    """An empty fleet with all policies, one of them the default."""
+    known: list[base.Policy[Any]] = [priced.Priced(), binpack.Binpack(), spread.Spread()]
+    names = [each.name for each in known]
+    if policy not in names:
+        raise errors.InputError(
+            f"there is no policy {policy!r}", instead=f"choose from {', '.join(names)}"
+        )
+    return Fleet(*sorted(known, key=lambda each: each.name != policy))
 
 
 class Hold(msgspec.Struct, frozen=True):
@@ -103,6 +114,12 @@ class Fleet:
         )
         return [refusal for refusal in found if refusal is not None]
 
+    def reasons(
+        self, demand: demands.PodDemand, among: Iterable[str]
+    ) -> Iterator[tuple[str, refusals.Code]]:
+        """The same in one word for each node, quickly: nodes that look alike share a reason."""
+        return self._answers.reasons(demand, among)
+
     def hold(
         self, pod: grants.Pod, demand: demands.PodDemand, node: str, *, expires_at: float
     ) -> Hold | refusals.Refusal:
@@ -129,6 +146,11 @@ class Fleet:
             self._inventory.add(before.grant)
         return decided
 
+    def extend(self, uid: str, expires_at: float) -> None:
+        """Let a hold end at another time; a grant that is confirmed does not end."""
+        if uid in self._expiries:
+            self._expiries[uid] = expires_at
+
     def confirm(self, uid: str) -> grants.Grant:
         """Turn a hold into a grant; a second time it changes nothing."""
         grant = self.grant_of(uid)
@@ -144,6 +166,10 @@ class Fleet:
         ended = [uid for uid, expires_at in self._expiries.items() if expires_at <= now]
         released = [self.release(uid) for uid in ended]
         return [grant for grant in released if grant is not None]
+
+    def card_policy(self, state: NodeState, demand: demands.PodDemand) -> base.Policy[Any]:
+        """Who chooses a pod's cards on a node."""
+        return self._answers.card_policy(state, demand)
 
     def state(self, node: str) -> NodeState | None:
         """What is known of a node; read only."""
@@ -165,6 +191,11 @@ class Fleet:
         """A pod's hold, if its grant is not confirmed yet."""
         grant = self.grant_of(uid) if uid in self._expiries else None
         return None if grant is None else Hold(grant, self._expiries[uid])
+
+    @property
+    def holds(self) -> int:
+        """How many grants are not confirmed yet."""
+        return len(self._expiries)
 
     def _prepare(self, shapes: Iterable[demands.PodDemand]) -> Iterator[None]:
         for shape in shapes:

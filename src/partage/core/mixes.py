@@ -51,6 +51,12 @@ class Mix:
         longest = _LONGEST_PAUSE_WITH_MODELS if self._names_models else _LONGEST_PAUSE
         self._next_lesson = self._arrived + min(self._arrived // 2, longest)
 
+    def copy(self) -> Mix:
+        """The same counts, for whoever reads them while others add."""
+        twin = Mix()
+        twin._counts = dict(self._counts)
+        return twin
+
     def __iter__(self) -> Iterator[tuple[demands.PodDemand, float]]:
         return iter(self._counts.items())
 

@@ -12,6 +12,7 @@ Inside Partage everything is a whole number of MiB or of percent: :func:`whole` 
 
 from __future__ import annotations
 
+import functools
 import re
 from fractions import Fraction
 
@@ -34,6 +35,8 @@ _FARTHEST = 64  # powers of ten beyond which the value is the cap or the smalles
 _SMALLEST = Fraction(1, 10**9)
 
 
+# The same few texts come thousands of times, and exact arithmetic takes its time.
+@functools.lru_cache(maxsize=4096)
 def parse(text: str) -> Fraction:
     """The exact value of a quantity; raises QuantityError with what to write instead."""
     match = _FORM.fullmatch(text) if len(text) <= _LONGEST else None

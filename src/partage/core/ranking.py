@@ -48,6 +48,10 @@ class Rank:
             keys[ordinal] = new
         self.seen = seen
 
+    def has(self, ordinal: int) -> bool:
+        """Whether the node fits."""
+        return ordinal < len(self._keys) and self._keys[ordinal] is not None
+
     def best(self, names: Sequence[str], limit: int, among: Container[str] | None) -> list[str]:
         """The best names, at most ``limit`` (0: all), among those asked about."""
         found = []

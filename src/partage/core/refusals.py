@@ -44,9 +44,13 @@ class Code(enum.StrEnum):
     ARRANGEMENT = "arrangement"
     NOT_FOUND = "arrangement-not-found"
 
+    @property
+    def never(self) -> bool:
+        """Whether waiting cannot help."""
+        return _ORDER[self] < _ORDER[Code.NODE_TAKEN]
+
 
 _ORDER = {code: place for place, code in enumerate(Code)}
-_FIRST_NOT_NOW = _ORDER[Code.NODE_TAKEN]
 
 
 class Shortage(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,8 +77,7 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
 
 def refusal(code: Code, node: str, text: str, shortages: tuple[Shortage, ...] = ()) -> Refusal:
     """A refusal; its code decides whether waiting can help."""
-    never = _ORDER[code] < _FIRST_NOT_NOW
-    return Refusal(code=code, never=never, text=text, node=node, shortages=shortages)
+    return Refusal(code=code, never=code.never, text=text, node=node, shortages=shortages)
 
 
 def refuse(state: NodeState, plan: plans.Plan, policy: searching.CardPolicy) -> Refusal | None:
@@ -100,10 +103,10 @@ def explain(state: NodeState, plan: plans.Plan, policy: searching.CardPolicy) ->
 
 def furthest(refused: Iterable[Refusal]) -> Refusal:
     """The refusal of the node where the pod came furthest; the first of equals."""
-    return max(refused, key=_closeness, default=refusal(Code.NO_NODES, "", "there is no node"))
+    return max(refused, key=closeness, default=refusal(Code.NO_NODES, "", "there is no node"))
 
 
-def _closeness(refusal: Refusal) -> tuple[int, int]:
+def closeness(refusal: Refusal) -> tuple[int, int]:
     """Among equal codes, the smaller lack is nearer."""
     return _ORDER[refusal.code], -min((s.short for s in refusal.shortages), default=0)
 

@@ -17,7 +17,7 @@ from typing import ClassVar
 import msgspec
 
 from partage.core import cards, demands, grants
-from partage.dialects import base, pods, reading, records
+from partage.dialects import base, nodes, pods, reading, records
 
 MEMORY = "aliyun.com/gpu-mem"
 CORE = "aliyun.com/gpu-core.percentage"
@@ -114,7 +114,13 @@ class Aliyun(base.Dialect):
             environment[DISABLED] = "true"
         return environment
 
+    def advertised(self, node: nodes.Node) -> tuple[cards.Card, ...]:
+        count = node.amount(COUNT)
+        each = node.amount(MEMORY) // count if count else 0
+        return nodes.counted(count, each * nodes.unit_mib(each))
+
     def granted(self, request: base.Request, node: cards.Node) -> grants.Grant | None:
+        request = _as_counted(request)
         demand = self.demand(request)
         annotations = request.pod.metadata.annotations
         if ALLOCATION in annotations:
@@ -186,6 +192,20 @@ def _allocation(bound: base.Bound) -> str:
         if container.name in positions
     }
     return msgspec.json.encode(written, order="sorted").decode()
+
+
+def _as_counted(request: base.Request) -> base.Request:
+    """The request in the unit in which the cluster counted when the pod was placed.
+
+    The memory of the pod's card was written down in that unit, too.
+    """
+    written = request.pod.metadata.annotations.get(CARD_UNITS, "")
+    if not (written.isascii() and written.isdigit() and len(written) < 10):
+        return request
+    unit = nodes.unit_mib(int(written))
+    if unit == request.settings.memory_unit_mib:
+        return request
+    return msgspec.structs.replace(request, settings=base.other_unit(request.settings))
 
 
 def _by_index(request: base.Request, node: cards.Node) -> records.Places:

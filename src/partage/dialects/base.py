@@ -17,7 +17,7 @@ from typing import ClassVar, Protocol
 import msgspec
 
 from partage.core import cards, demands, errors, grants
-from partage.dialects import pods, reading
+from partage.dialects import nodes, pods, reading
 
 VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
 
@@ -28,6 +28,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     memory_unit_mib: int = 1024  # of aliyun.com/gpu-mem: GiB, or 1 where the plugin counts MiB
     qgpu_max_cards: int = 2  # among which one qGPU slice may be split
     policies: tuple[str, ...] = ("binpack", "priced", "spread")  # names that pods may ask for
+
+
+def other_unit(settings: Settings) -> Settings:
+    """The same settings for a cluster that counts memory in the other of the two units."""
+    unit = 1 if settings.memory_unit_mib != 1 else 1024
+    return msgspec.structs.replace(settings, memory_unit_mib=unit)
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -101,6 +107,13 @@ class Dialect(Protocol):
     def environment(self, start: Start, /) -> dict[str, str]:
         """The environment of one container; cards by uuid, as indexes differ between tools."""
         return {VISIBLE_DEVICES: ",".join(share.uuid for share in start.container.shares)}
+
+    def advertised(self, _node: nodes.Node, /) -> tuple[cards.Card, ...]:
+        """The cards that the family's own plugin says a node has; none if it does not say.
+
+        Raises :class:`partage.dialects.nodes.Unreadable` where what it says makes no sense.
+        """
+        return ()
 
     def granted(self, _request: Request, _node: cards.Node, /) -> grants.Grant | None:
         """The grant that the family's own system recorded on a bound pod; None if it did not.

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from partage.core import cards, demands, grants
-from partage.dialects import base, reading, records
+from partage.dialects import base, nodes, reading, records
 
 DOMAINS = ("elasticgpu.io", "elasticgpu.com")
 ASSUMED = "elasticgpu.io/assumed"
@@ -33,6 +33,14 @@ class Elastic(base.Dialect):
     def demand(self, request: base.Request) -> demands.PodDemand:
         containers = base.containers(request, _demand)
         return demands.PodDemand(containers=containers, dialect=self.name)
+
+    def advertised(self, node: nodes.Node) -> tuple[cards.Card, ...]:
+        for domain in DOMAINS:
+            count = node.amount(f"{domain}/gpu-core") // 100
+            found = nodes.divided(node, count, f"{domain}/gpu-memory", 1)
+            if found:
+                return found
+        return ()
 
     def warnings(self, request: base.Request) -> tuple[str, ...]:
         found = []

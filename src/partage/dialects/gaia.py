@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from partage.core import cards, demands, grants
-from partage.dialects import base, pods, reading, records
+from partage.dialects import base, nodes, pods, reading, records
 
 CORE = "tencent.com/vcuda-core"
 MEMORY = "tencent.com/vcuda-memory"
@@ -35,6 +35,9 @@ class Gaia(base.Dialect):
         ceiling = reading.annotation_number(request.pod, CEILING, reading.PERCENT) or 0
         containers = base.containers(request, lambda asking: _demand(asking, ceiling))
         return demands.PodDemand(containers=containers, dialect=self.name)
+
+    def advertised(self, node: nodes.Node) -> tuple[cards.Card, ...]:
+        return nodes.divided(node, node.amount(CORE) // 100, MEMORY, _BLOCK_MIB)
 
     def warnings(self, request: base.Request) -> tuple[str, ...]:
         return tuple(

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from partage.core import cards, demands, grants
-from partage.dialects import base, hami_records, pods, reading
+from partage.dialects import base, hami_records, nodes, pods, reading
 
 CARDS = "nvidia.com/gpu"
 MEMORY = "nvidia.com/gpumem"
@@ -99,6 +99,9 @@ class Hami(base.Dialect):
         if WEIGHTS in pod.metadata.annotations:
             found.append(f"{reading.annotation_field(WEIGHTS)} has no effect")
         return tuple(found)
+
+    def advertised(self, node: nodes.Node) -> tuple[cards.Card, ...]:
+        return hami_records.registered(node)
 
     def marks(self, bound: base.Bound) -> base.Marks:
         return hami_records.marks(bound)

@@ -10,8 +10,10 @@ which is not there.
 
 from __future__ import annotations
 
+import msgspec
+
 from partage.core import cards, demands, grants
-from partage.dialects import base, pods, reading, records
+from partage.dialects import base, nodes, pods, reading, records
 
 ALLOCATED = "hami.io/vgpu-devices-allocated"
 TO_ALLOCATE = "hami.io/vgpu-devices-to-allocate"
@@ -19,6 +21,7 @@ NODE = "hami.io/vgpu-node"
 TIME = "hami.io/vgpu-time"
 BIND_TIME = "hami.io/bind-time"
 BIND_PHASE = "hami.io/bind-phase"
+REGISTER = "hami.io/node-nvidia-register"  # on nodes
 
 _VENDOR = "NVIDIA"
 _LONGEST_LABEL = 63  # characters, by Kubernetes; a node's name may be longer
@@ -38,6 +41,38 @@ def marks(bound: base.Bound) -> base.Marks:
         ALLOCATED: "".join(_line(place) + ";" for place in places),
     }
     return base.Marks(node | annotations, node if len(bound.node.name) <= _LONGEST_LABEL else {})
+
+
+def registered(node: nodes.Node) -> tuple[cards.Card, ...]:
+    """The cards that HAMi's plugin registered on a node."""
+    text = node.metadata.annotations.get(REGISTER)
+    if text is None:
+        return ()
+    found = nodes.decoded(REGISTER, text, list[_Registered])
+    return tuple(
+        cards.Card(
+            uuid=device.id,
+            index=device.index,
+            memory_mib=device.devmem,
+            model=device.type,
+            healthy=device.health,
+            max_tenants=max(1, device.count),
+            numa=device.numa if device.numa >= 0 else None,
+        )
+        for device in found
+    )
+
+
+class _Registered(msgspec.Struct, frozen=True, kw_only=True):
+    """One card, in the words of HAMi's plugin."""
+
+    id: str
+    index: int = 0
+    count: int = 1
+    devmem: int
+    type: str = ""
+    numa: int = -1
+    health: bool = True
 
 
 def granted(

@@ -53,7 +53,9 @@ class Native(base.Dialect):
     traits: ClassVar = {(ENFORCED_LABEL, "enforced"): ENFORCED}
 
     def speaks(self, pod: pods.Pod) -> bool:
-        return CARDS in pod.metadata.annotations or bool(_own_fields(pod))
+        if CARDS in pod.metadata.annotations:
+            return True
+        return any(name.startswith(DOMAIN) for name in pods.resources(pod))
 
     def demand(self, request: base.Request) -> demands.PodDemand:
         _check_names(request.pod)

@@ -4,7 +4,8 @@
 pod that uses any other word of HAMi speaks HAMi; the plain number speaks NVIDIA. Zero cards is a
 way to say none: charts write it for their CPU variant, and it works today.
 
-The plugin leaves no record of its choices on the pod, so nothing can be taken over from it.
+The plugin leaves no record of its choices on the pod, so nothing can be taken over from it. What it
+says of a node is a number; memory and model are in the labels of GPU feature discovery beside it.
 """
 
 from __future__ import annotations
@@ -13,10 +14,13 @@ from typing import ClassVar
 
 import msgspec
 
-from partage.core import demands, errors, quantities
-from partage.dialects import aliyun, base, hami, pods, reading
+from partage.core import cards, demands, errors, quantities
+from partage.dialects import aliyun, base, hami, nodes, pods, reading
 
 CARDS = hami.CARDS
+COUNT = "nvidia.com/gpu.count"
+MEMORY_MIB = "nvidia.com/gpu.memory"
+PRODUCT = "nvidia.com/gpu.product"
 
 
 class Nvidia(base.Dialect):
@@ -38,6 +42,20 @@ class Nvidia(base.Dialect):
             # A node labelled for sharing offers no whole cards.
             refused_by=tuple(map(aliyun.trait, aliyun.SHARING_MODES)),
         )
+
+    def advertised(self, node: nodes.Node) -> tuple[cards.Card, ...]:
+        return discovered(node) if node.amount(CARDS) else ()
+
+
+def discovered(node: nodes.Node) -> tuple[cards.Card, ...]:
+    """The cards that GPU feature discovery found on a node."""
+    labels = node.metadata.labels
+    count, memory_mib = (_number(labels.get(label, "")) for label in (COUNT, MEMORY_MIB))
+    return nodes.counted(count, memory_mib, labels.get(PRODUCT, ""))
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
 
 
 def _nothing(amount: pods.Amount) -> bool:

@@ -1,4 +1,4 @@
-"""The part of a Kubernetes Pod that says which cards it wants and which it has.
+"""The part of a Kubernetes Pod that says which cards it wants, which it has, and whether it runs.
 
 The structs decode straight from the API server's JSON (or from a manifest) and leave out all else,
 so a pod costs what its requests cost. Amounts stay as they were written, text or number: what they
@@ -8,6 +8,7 @@ mean depends on the resource, and a refusal should quote the user, not our readi
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import msgspec
 
@@ -39,6 +40,7 @@ class Metadata(msgspec.Struct, frozen=True, rename="camel"):
     uid: str = ""
     annotations: Mapping[str, str] = {}
     labels: Mapping[str, str] = {}
+    deletion_timestamp: str | None = None
 
 
 class Spec(msgspec.Struct, frozen=True, rename="camel"):
@@ -48,6 +50,28 @@ class Spec(msgspec.Struct, frozen=True, rename="camel"):
     init_containers: tuple[Container, ...] = ()
     scheduler_name: str = ""
     node_name: str = ""
+    overhead: Mapping[str, Amount] = {}
+
+
+class State(msgspec.Struct, frozen=True, rename="camel"):
+    """What a container does: at most one of these is there."""
+
+    running: Mapping[str, Any] | None = None
+    terminated: Mapping[str, Any] | None = None
+
+
+class ContainerStatus(msgspec.Struct, frozen=True, rename="camel"):
+    """What the kubelet last said of one container."""
+
+    state: State = State()
+
+
+class Status(msgspec.Struct, frozen=True, rename="camel"):
+    """What the kubelet last said of the pod."""
+
+    phase: str = ""
+    container_statuses: tuple[ContainerStatus, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
 
 
 class Pod(msgspec.Struct, frozen=True, rename="camel"):
@@ -55,12 +79,31 @@ class Pod(msgspec.Struct, frozen=True, rename="camel"):
 
     metadata: Metadata = Metadata()
     spec: Spec = Spec()
+    status: Status = Status()
 
     @property
     def identity(self) -> grants.Pod:
         """Whose grant it would be."""
         meta = self.metadata
         return grants.Pod(meta.uid, meta.namespace, meta.name)
+
+
+def ended(pod: Pod) -> bool:
+    """Whether nothing of the pod runs any more, nor will.
+
+    That deletion was asked for is not enough: containers run on through their grace period, with
+    all the memory they have.
+    """
+    states = [
+        s.state for s in (*pod.status.container_statuses, *pod.status.init_container_statuses)
+    ]
+    if any(state.running is not None for state in states):
+        return False
+    if pod.status.phase in ("Succeeded", "Failed"):
+        return True
+    stopped = (s.state.terminated is not None for s in pod.status.container_statuses)
+    told = bool(pod.status.container_statuses)
+    return pod.metadata.deletion_timestamp is not None and told and all(stopped)
 
 
 class Spot(msgspec.Struct, frozen=True):
@@ -79,6 +122,15 @@ def spots(pod: Pod) -> Iterator[Spot]:
         yield Spot(container, role, f"spec.initContainers[{i}]")
     for i, container in enumerate(pod.spec.containers):
         yield Spot(container, demands.Role.APP, f"spec.containers[{i}]")
+
+
+def resources(pod: Pod) -> set[str]:
+    """The names of all resources that the pod's containers name."""
+    named: set[str] = set()
+    for container in (*pod.spec.init_containers, *pod.spec.containers):
+        named.update(container.resources.limits)
+        named.update(container.resources.requests)
+    return named
 
 
 def app_positions(pod: Pod) -> dict[str, int]:

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from partage.core import demands
-from partage.dialects import base, reading
+from partage.core import cards, demands
+from partage.dialects import base, nodes, reading
 
 CORE = "tke.cloud.tencent.com/qgpu-core"
 GREEDY = "tke.cloud.tencent.com/qgpu-core-greedy"
@@ -61,6 +61,9 @@ class Qgpu(base.Dialect):
             dialect=self.name,
             cards_by=_CARDS_BY.get(qos, ""),
         )
+
+    def advertised(self, node: nodes.Node) -> tuple[cards.Card, ...]:
+        return nodes.divided(node, node.amount(CORE) // 100, MEMORY, 1024)
 
     def warnings(self, request: base.Request) -> tuple[str, ...]:
         found = []

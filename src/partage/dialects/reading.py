@@ -11,11 +11,14 @@ Everything here raises DemandError with the exact field, what is wrong and what 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TypeVar
 
 import msgspec
 
 from partage.core import demands, errors, quantities
 from partage.dialects import pods
+
+Decoded = TypeVar("Decoded")
 
 MOST_WORDS = 64  # entries of a comma-separated annotation
 LONGEST_WORD = 128

@@ -9,7 +9,6 @@ record must agree with what the pod asks for and with the cards of its node. Wha
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeVar
 
 import msgspec
 
@@ -19,8 +18,6 @@ from partage.dialects import base, pods, reading
 MOST_TEXT = 1 << 18  # characters; Kubernetes takes no more for all annotations of an object
 MOST_CARDS = reading.MOST_CARDS
 _LONGEST_NUMBER = 18  # digits; what follows fits into 64 bits
-
-Decoded = TypeVar("Decoded")
 
 
 class Unreadable(Exception):
@@ -52,7 +49,7 @@ def number(annotation: str, written: str) -> int:
     return int(written)
 
 
-def decoded(annotation: str, written: str, form: type[Decoded]) -> Decoded:
+def decoded(annotation: str, written: str, form: type[reading.Decoded]) -> reading.Decoded:
     """JSON of a known form; depth is bounded by the decoder, length by :func:`text`."""
     try:
         return msgspec.json.decode(written, type=form)

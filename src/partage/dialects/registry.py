@@ -11,11 +11,11 @@ gives no device to a container that names none.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import msgspec
 
-from partage.core import cards, demands, errors, grants
+from partage.core import cards, demands, errors, grants, plans
 from partage.dialects import (
     aliyun,
     base,
@@ -23,6 +23,7 @@ from partage.dialects import (
     gaia,
     hami,
     native,
+    nodes,
     nvidia,
     pods,
     qgpu,
@@ -98,17 +99,50 @@ def granted(
         return None
     try:
         asked = demand(pod, settings)
-        if asked is None:
-            return None
-        recorded = native.decode(pod, node)
-        if recorded is None:
+    except errors.DemandError as error:
+        return damage(error)
+    return None if asked is None else recorded(pod, asked, node, settings)
+
+
+def recorded(
+    pod: pods.Pod, asked: demands.PodDemand, node: cards.Node, settings: base.Settings
+) -> grants.Grant | grants.Damage:
+    """The cards that a bound pod has, by its records, if it is known what it asks for."""
+    try:
+        record = native.decode(pod, node)
+        if record is None:
             return _taken_over(pod, node, settings)
-        native.compare(recorded, asked, node)
-        return recorded
+        _compare(record, asked, pod, node, settings)
+        return nodes.rebased(record, node)
     except records.Unreadable as unreadable:
         return unreadable.damage
-    except errors.DemandError as error:
-        return grants.Damage(field=error.field, problem=error.problem, instead=error.instead)
+
+
+def damage(error: errors.DemandError) -> grants.Damage:
+    """What it means that the request of a pod that is bound cannot be read."""
+    return grants.Damage(field=error.field, problem=error.problem, instead=error.instead)
+
+
+def worst(pod: pods.Pod, node: cards.Node, settings: base.Settings) -> grants.Grant:
+    """The most that a bound pod can have, where nothing readable says what it has.
+
+    It has what it asks for, on whichever cards: so it is counted on every card. A pod whose demand
+    cannot be read either has all of them.
+    """
+    try:
+        asked = demand(pod, settings)
+    except errors.DemandError:
+        asked = None
+    return _everywhere(asked or _ALL_OF_IT, pod, node)
+
+
+_ALL_OF_IT = demands.PodDemand(
+    containers=(
+        demands.ContainerDemand(
+            "", demands.Demand(cards=demands.ALL_CARDS, exclusive=demands.Exclusive.CARD)
+        ),
+    )
+)
 
 
 def settled(grant: grants.Grant, node: cards.Node) -> grants.Grant:
@@ -116,6 +150,41 @@ def settled(grant: grants.Grant, node: cards.Node) -> grants.Grant:
     dialect = _dialect(grant)
     containers = tuple(_settled(c, dialect, node.traits) for c in grant.containers)
     return msgspec.structs.replace(grant, containers=containers)
+
+
+class Found(msgspec.Struct, frozen=True):
+    """A node with its cards, and what is wrong with what is written on it."""
+
+    node: cards.Node
+    problems: tuple[str, ...] = ()
+
+
+def found(node: nodes.Node, sick: Collection[int] = ()) -> Found:
+    """The node as the core knows it; ``sick`` are the indexes of cards that others ruled out.
+
+    What cannot be read is a problem to report, and its cards are not there: nothing new is placed
+    on them, and what was granted on them stays counted.
+    """
+    problems: list[str] = []
+    try:
+        there = nodes.published(node)
+        if there is None:
+            there = _advertised(node)
+    except nodes.Unreadable as unreadable:
+        there = ()
+        problems.append(str(unreadable))
+    labels = node.metadata.labels
+    bare = cards.Node(
+        name=node.metadata.name,
+        traits=node_traits(labels),
+        cards_by=cards_by(labels),
+        address=node.address,
+    )
+    try:
+        there = nodes.judged(there, sick)
+        return Found(msgspec.structs.replace(bare, cards=there), tuple(problems))
+    except ValueError as error:  # two cards with one uuid or index
+        return Found(bare, (*problems, str(error)))
 
 
 def node_traits(labels: Mapping[str, str]) -> frozenset[str]:
@@ -136,8 +205,18 @@ def cards_by(labels: Mapping[str, str]) -> str:
     return next(named, "")
 
 
+def _advertised(node: nodes.Node) -> tuple[cards.Card, ...]:
+    """What other systems say of the node's cards; one that names them knows more than a count."""
+    said = [there for there in (dialect.advertised(node) for dialect in DIALECTS) if there]
+    named = (there for there in said if not any(map(nodes.unnamed, there)))
+    return next(named, said[0] if said else ())
+
+
 def _spoken(pod: pods.Pod) -> base.Dialect | None:
-    speaking = [dialect for dialect in DIALECTS if dialect.speaks(pod)]
+    named = pods.resources(pod)
+    # Most pods name one family or none, and asking all families in turn takes eight times as long.
+    asked = (d for d in DIALECTS if d is _OWN or not named.isdisjoint(d.resources))
+    speaking = [dialect for dialect in asked if dialect.speaks(pod)]
     if len(speaking) > 1:
         first, second = (
             reading.first_field(pod, dialect.resources) or reading.annotation_field(native.CARDS)
@@ -157,11 +236,45 @@ def _dialect(grant: grants.Grant) -> base.Dialect:
     return _BY_NAME.get(grant.dialect, _OWN)
 
 
-def _taken_over(pod: pods.Pod, node: cards.Node, settings: base.Settings) -> grants.Grant | None:
+def _compare(
+    recorded: grants.Grant,
+    asked: demands.PodDemand,
+    pod: pods.Pod,
+    node: cards.Node,
+    settings: base.Settings,
+) -> None:
+    """Check a record against the demand; the cluster may have counted in another unit then."""
+    try:
+        native.compare(recorded, asked, node)
+    except records.Unreadable:
+        other = demand(pod, base.other_unit(settings))
+        if other is None or other == asked:
+            raise
+        native.compare(recorded, other, node)
+
+
+def _everywhere(asked: demands.PodDemand, pod: pods.Pod, node: cards.Node) -> grants.Grant:
+    return grants.Grant(
+        pod=pod.identity,
+        node=node.name,
+        containers=tuple(
+            grants.ContainerGrant(
+                name=container.name,
+                role=container.role,
+                shares=tuple(map(plans.Part(container.demand).share, node.cards)),
+            )
+            for container in asked.containers
+        ),
+        dialect=asked.dialect,
+        qos=asked.qos,
+        tag=asked.tag,
+        exclusive_node=asked.exclusive_node,
+    )
+
+
+def _taken_over(pod: pods.Pod, node: cards.Node, settings: base.Settings) -> grants.Grant:
     dialect = _spoken(pod)
-    if dialect is None:
-        return None
-    found = dialect.granted(_request(pod, dialect, settings), node)
+    found = None if dialect is None else dialect.granted(_request(pod, dialect, settings), node)
     if found is None:
         problem = "the pod is bound and asks for cards, but nothing says which it has"
         raise records.Unreadable(native.GRANT, problem)

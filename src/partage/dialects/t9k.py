@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from partage.core import cards, demands
-from partage.dialects import base, reading
+from partage.dialects import base, nodes, nvidia, reading
 
 CARDS = "tensorstack.dev/nvidia-gpu"
 PERCENT = "tensorstack.dev/nvidia-gpu-percent"
@@ -46,6 +46,10 @@ class T9k(base.Dialect):
         return demands.PodDemand(
             containers=containers, dialect=self.name, refused_by=tuple(sorted(refusing))
         )
+
+    def advertised(self, node: nodes.Node) -> tuple[cards.Card, ...]:
+        advertised = any(map(node.amount, self.resources))
+        return nvidia.discovered(node) if advertised else ()
 
     def warnings(self, request: base.Request) -> tuple[str, ...]:
         if request.pod.spec.scheduler_name == SCHEDULER:

@@ -1,0 +1,93 @@
+"""The command line: ``python -m cluster build``, ``up``, ``status`` and ``down``."""
+
+from __future__ import annotations
+
+import re
+import sys
+
+import click
+
+from cluster import building, control_plane, processes, standing
+
+_MEMORY = re.compile(r"(\d+)(?:GiB|Gi)?")
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def commands() -> None:
+    """A Kubernetes control plane on this machine, to try Partage with."""
+
+
+@commands.command()
+def build() -> None:
+    """Build the programs, unless they are there."""
+    click.echo(building.ensure())
+
+
+@commands.command()
+@click.option("--nodes", default=3, show_default=True, type=click.IntRange(0, 5000))
+@click.option("--cards", default=4, show_default=True, type=click.IntRange(0, 64), help="Per node.")
+@click.option("--memory", default="16GiB", show_default=True, help="Per card, in whole GiB.")
+def up(nodes: int, cards: int, memory: str) -> None:
+    """Bring the cluster up."""
+    if not standing.up(nodes=nodes, cards=cards, card_gib=_gib(memory)):
+        click.echo("cluster: already up")
+        _show_status()
+    else:
+        click.echo(f"cluster: up, {nodes} nodes with {cards} cards of {_gib(memory)} GiB each")
+    _show_usage()
+
+
+@commands.command()
+def status() -> None:
+    """Say what runs."""
+    _show_status()
+    sys.exit(0 if _is_complete() else 1)
+
+
+@commands.command()
+def down() -> None:
+    """Take the cluster down and remove its state."""
+    was_up = bool(standing.pids())
+    standing.down()
+    click.echo("cluster: down" if was_up else "cluster: was not up")
+
+
+def _gib(text: str) -> int:
+    match = _MEMORY.fullmatch(text)
+    if match is None or not int(match[1]):
+        raise click.BadParameter(f"{text!r} is not a whole number of GiB such as 16GiB")
+    return int(match[1])
+
+
+def _is_complete() -> bool:
+    return {*control_plane.NAMES, standing.EXTENDER} <= standing.pids().keys()
+
+
+def _show_status() -> None:
+    running = standing.pids()
+    for name in (*control_plane.NAMES, standing.EXTENDER):
+        click.echo(f"  {name:19} {f'pid {running[name]}' if name in running else '-'}")
+    if running and not _is_complete():
+        click.echo("cluster: something ended; `make cluster-down cluster` starts anew")
+
+
+def _show_usage() -> None:
+    click.echo(f"""
+    export KUBECONFIG={standing.kubeconfig()}
+    alias kubectl={standing.kubectl()}
+    kubectl get nodes
+
+Nodes have no kubelet: pods are bound to them but never start, and a bound pod is deleted with
+`kubectl delete pod NAME --force`. Logs are in {standing.folder() / "run"}.
+`make cluster-down` ends it.""")
+
+
+def main() -> None:
+    """Run a command; what people should read is one line, not a traceback."""
+    try:
+        commands()
+    except (building.CannotBuild, processes.ProgramFailed) as error:
+        sys.exit(f"cluster: {error}")
+
+
+main()

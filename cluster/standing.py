@@ -1,0 +1,88 @@
+"""Standing: the one cluster of this user that stays up until it is taken down.
+
+``make cluster`` brings it up: a control plane with its controllers, some nodes with cards, and
+Partage's extender behind the scheduler. It lives in the cache folder, so that every checkout finds
+the same one.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from cluster import building, control_plane, extending, locking, objects, scheduling
+
+EXTENDER = "extender"
+
+
+def folder() -> Path:
+    """Where the cluster keeps its state."""
+    return building.cache_folder() / "cluster"
+
+
+def kubectl() -> Path:
+    """The kubectl of the cluster's version."""
+    return building.programs_folder() / "kubectl"
+
+
+def kubeconfig() -> Path:
+    """How to reach the cluster."""
+    return _plane().kubeconfig
+
+
+def pids() -> dict[str, int]:
+    """The programs of the cluster that run; none if it is down."""
+    extender = _extender().pid
+    return _plane().pids() | ({} if extender is None else {EXTENDER: extender})
+
+
+def up(*, nodes: int, cards: int, card_gib: int) -> bool:
+    """Bring the cluster up; False if it was up already."""
+    building.ensure()
+    with locking.exclusive(folder().with_name("cluster.lock"), on_wait=lambda: None):
+        if pids():
+            return False
+        _up(nodes, cards, card_gib)
+        return True
+
+
+def down() -> None:
+    """Take the cluster down, and remove all it kept."""
+    _stop()
+    shutil.rmtree(folder(), ignore_errors=True)
+
+
+def _up(nodes: int, cards: int, card_gib: int) -> None:
+    """Bring the cluster up; if that fails, nothing is left of it but the logs."""
+    shutil.rmtree(folder(), ignore_errors=True)  # of a cluster that went down with the machine
+    plane = _plane().start()
+    try:
+        plane.client.create_all(objects.nodes(nodes, cards=cards, card_units=card_gib))
+        plane.start_scheduler(_configuration(plane))
+    except BaseException:
+        _stop()
+        raise
+    finally:
+        plane.client.close()
+
+
+def _stop() -> None:
+    _extender().stop()
+    _plane().stop()
+
+
+def _plane() -> control_plane.ControlPlane:
+    return control_plane.ControlPlane(folder(), controllers=True, leashed=False)
+
+
+def _extender() -> extending.Extender:
+    plane = _plane()
+    return extending.Extender(folder() / "run", plane.kubeconfig, name=EXTENDER, leashed=False)
+
+
+def _configuration(plane: control_plane.ControlPlane) -> str:
+    """The scheduler's configuration, with the extender that is started for it."""
+    extender = _extender()
+    extender.start()
+    advertised = (objects.MEMORY, objects.COUNT)
+    return scheduling.partage(plane.kubeconfig, port=extender.port, advertised=advertised)

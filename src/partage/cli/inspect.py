@@ -1,0 +1,170 @@
+"""``partage inspect``: who has which card of a cluster, whatever words they asked in.
+
+The same reading of nodes and pods that the extender decides from, made once and printed. It needs
+no extender and changes nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+
+import click
+import msgspec
+import yaml
+
+from partage.cli import cluster_reading, inspection, tables
+from partage.core import fleet
+from partage.dialects import base
+from partage.kube import errors as kube_errors
+from partage.scheduler import mirror, units
+
+UNKNOWN = "N/A"
+
+_EPILOG = """\b
+Examples:
+  partage inspect                        cards, tenants and problems of the cluster
+  partage inspect dev-server-153 -o wide
+  partage inspect -o json | jq '.nodes[].cards[] | select(.healthy | not)'
+"""
+
+
+@click.command(epilog=_EPILOG)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "wide", "json", "yaml"]),
+    default="table",
+    show_default=True,
+)
+@click.option("--kubeconfig", metavar="FILE", help="$KUBECONFIG, or ~/.kube/config.")
+@click.option("--context", metavar="NAME", help="Context of the kubeconfig.")
+@click.argument("node", default="")
+def inspect(*, output: str, kubeconfig: str | None, context: str | None, node: str) -> None:
+    """Show every card, who has a share of it, and what is wrong.
+
+    A tenant counted in the worst case has a damaged record: it counts on every card it may have.
+    """
+    # What is wrong is part of the answer; it need not be logged as well.
+    logging.getLogger("partage").addHandler(logging.NullHandler())
+    found = cluster_reading.read(_inspected, kubeconfig=kubeconfig, context=context, node=node)
+    text = _PRINTED[output](found)
+    if text:
+        click.echo(text)
+    if output in _TABLES and not any(each.cards for each in found.nodes):
+        click.echo(f"No cards found{f' on node {node}' if node else ''}.", err=True)
+
+
+async def _inspected(cluster: cluster_reading.Cluster) -> inspection.Inspection:
+    known = mirror.Mirror(fleet.standard(), units.Unit(base.Settings()))
+    found = [node async for node in cluster.each_node()]
+    for node in found:
+        known.nodes.put(node)
+    for node in found:  # only now all have said in which unit they count
+        known.vote(node.metadata.name, node)
+    also = await _health(cluster, known)
+    async for pod in cluster.each_pod():
+        known.pods.put(pod)
+    return inspection.inspect(known, named=cluster.node, also=also)
+
+
+async def _health(
+    cluster: cluster_reading.Cluster, known: mirror.Mirror
+) -> tuple[inspection.Problem, ...]:
+    """Not everybody may read the lists of sick cards; the rest is worth showing without them."""
+    try:
+        async for sick in cluster.each_sick_list():
+            known.sick.put(sick)
+    except kube_errors.Forbidden as error:
+        text = f"{error.message}; cards that are listed there as sick are shown as healthy"
+        return (inspection.Problem("configmaps of kube-system", text),)
+    return ()
+
+
+def _json(found: inspection.Inspection) -> str:
+    return msgspec.json.format(msgspec.json.encode(found), indent=2).decode()
+
+
+def _yaml(found: inspection.Inspection) -> str:
+    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    plain = msgspec.to_builtins(found)
+    text: str = yaml.dump(plain, Dumper=dumper, sort_keys=False, allow_unicode=True)
+    return text.rstrip("\n")
+
+
+def _table(found: inspection.Inspection) -> str:
+    return "\n\n".join(_blocks(found, wide=False))
+
+
+def _wide(found: inspection.Inspection) -> str:
+    return "\n\n".join(_blocks(found, wide=True))
+
+
+_TABLES = ("table", "wide")
+_PRINTED: dict[str, Callable[[inspection.Inspection], str]] = {
+    "table": _table,
+    "wide": _wide,
+    "json": _json,
+    "yaml": _yaml,
+}
+
+
+def _blocks(found: inspection.Inspection, *, wide: bool) -> Iterator[str]:
+    """Cards, then tenants, then problems, each where there are any."""
+    cards = [(node, card) for node in found.nodes for card in node.cards]
+    tenants = [(node, card, tenant) for node, card in cards for tenant in card.tenants]
+    if cards:
+        yield _aligned(_CARD + _CARD_WIDE * wide, (_card(*each, wide=wide) for each in cards))
+    if tenants:
+        rows = (_tenant(*each, wide=wide) for each in tenants)
+        yield _aligned(_TENANT + _TENANT_WIDE * wide, rows)
+    if found.problems:
+        yield _aligned(_PROBLEM, ((each.object, each.text) for each in found.problems))
+
+
+_CARD = (
+    *("NODE", "CARD", "MODEL", "HEALTH"),
+    *("USED(MiB)", "FREE(MiB)", "TOTAL(MiB)", "COMPUTE", "TENANTS"),
+)
+_CARD_WIDE = ("FOREIGN(MiB)", "OFFLINE", "ADDRESS", "UUID")
+_TENANT = (
+    *("NODE", "CARD", "NAMESPACE", "POD", "DIALECT"),
+    *("MEMORY(MiB)", "COMPUTE", "EXCLUSIVE", "FENCE", "COUNTED"),
+)
+_TENANT_WIDE = ("QOS", "CONTAINERS", "UID")
+_PROBLEM = ("OBJECT", "PROBLEM")
+
+
+def _card(node: inspection.Node, card: inspection.Card, *, wide: bool) -> tuple[str, ...]:
+    usual = (
+        *(node.name, str(card.index), card.model or UNKNOWN),
+        "healthy" if card.healthy else "sick",
+        *map(str, (card.used_mib, card.free_mib, card.memory_mib)),
+        *(f"{card.compute_percent}%", str(len(card.tenants))),
+    )
+    more = (
+        *(str(card.foreign_mib), f"{card.offline_percent}%"),
+        *(node.address or UNKNOWN, card.uuid or UNKNOWN),
+    )
+    return usual + more * wide
+
+
+def _tenant(
+    node: inspection.Node, card: inspection.Card, tenant: inspection.Tenant, *, wide: bool
+) -> tuple[str, ...]:
+    usual = (
+        *(node.name, str(card.index), tenant.namespace, tenant.pod, tenant.dialect or UNKNOWN),
+        *(str(tenant.memory_mib), f"{tenant.compute_percent}%", tenant.exclusive),
+        *(tenant.fence or UNKNOWN, "worst-case" if tenant.worst_case else "exactly"),
+    )
+    more = (tenant.qos, ",".join(tenant.containers) or UNKNOWN, tenant.uid)
+    return usual + more * wide
+
+
+def _aligned(header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    return tables.aligned([header, *(tuple(map(_printable, row)) for row in rows)])
+
+
+def _printable(cell: str) -> str:
+    """Others wrote it: what would move the cursor or the columns is not passed on."""
+    return cell if cell.isprintable() else "".join(c if c.isprintable() else "?" for c in cell)

@@ -1,0 +1,72 @@
+"""Loads: the CPU and main memory that a pod reserves, as kube-scheduler counts them.
+
+Partage never decides by them, that is the scheduler's business; but a policy that knows how much
+CPU a node has left can avoid stranding its cards, and preemption must not spare a pod whose CPU is
+needed.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+
+import msgspec
+
+from partage.core import errors, grants, quantities
+from partage.dialects import pods
+
+_MILLI = 1000
+
+
+class Load(msgspec.Struct, frozen=True):
+    """What a pod reserves of its node besides cards."""
+
+    cpu_milli: int = 0
+    main_mib: int = 0
+
+    def __add__(self, other: Load) -> Load:
+        return Load(self.cpu_milli + other.cpu_milli, self.main_mib + other.main_mib)
+
+
+def of(pod: pods.Pod) -> Load:
+    """The pod's load at its worst moment, each dimension by itself, and its overhead."""
+    spots = list(pods.spots(pod))
+    each = [_load(spot.container.resources) for spot in spots]
+    moments = [
+        sum((each[i] for i in moment), Load())
+        for moment in grants.moments([spot.role for spot in spots])
+    ]
+    worst = Load(
+        max((load.cpu_milli for load in moments), default=0),
+        max((load.main_mib for load in moments), default=0),
+    )
+    return worst + amounts(pod.spec.overhead)
+
+
+def amounts(resources: Mapping[str, pods.Amount]) -> Load:
+    """The CPU and memory among some resources."""
+    return _read(str(resources.get("cpu", 0)), str(resources.get("memory", 0)))
+
+
+def _load(resources: pods.Resources) -> Load:
+    """Requests; where only a limit is written, the API server makes it the request."""
+    return amounts({**resources.limits, **resources.requests})
+
+
+@functools.lru_cache(maxsize=4096)  # pods come in batches that look alike
+def _read(cpu: str, memory: str) -> Load:
+    return Load(_milli(cpu), _mib(memory))
+
+
+def _milli(text: str) -> int:
+    try:
+        return -int(-quantities.parse(text) * _MILLI // 1)
+    except errors.QuantityError:
+        return 0  # the API server took it, so it is no request for CPU that anybody could serve
+
+
+def _mib(text: str) -> int:
+    try:
+        return quantities.to_mib(text)
+    except errors.QuantityError:
+        return 0

@@ -1,0 +1,169 @@
+"""The part of a Kubernetes Node that says which cards it has.
+
+Best is the annotation that the node's agent writes: every card with its uuid. Without it a node is
+read the way the family's own system reads it: an amount of memory and a number of cards in its
+capacity, or another agent's annotation. Cards that nobody named get a uuid made of their index,
+and :func:`rebased` moves grants between such names and real ones, so that installing an agent (or
+taking it away) under running pods loses none of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+import msgspec
+
+from partage.core import cards, errors, grants, quantities
+from partage.dialects import pods, reading
+
+CARDS = "partage.dev/cards"
+VERSION = 1
+MOST_TEXT = 1 << 18  # characters; Kubernetes takes no more for all annotations of an object
+
+_UNNAMED = "index-"  # no uuid of a driver begins so
+_LARGEST_GIB = 1024  # of one card; a larger number counts MiB
+
+
+class Metadata(msgspec.Struct, frozen=True, rename="camel"):
+    """Who the node is, and what was written on it."""
+
+    name: str = ""
+    uid: str = ""
+    annotations: Mapping[str, str] = {}
+    labels: Mapping[str, str] = {}
+
+
+class Address(msgspec.Struct, frozen=True):
+    """One address of a node."""
+
+    type: str = ""
+    address: str = ""
+
+
+class Status(msgspec.Struct, frozen=True, rename="camel"):
+    """What the kubelet reports."""
+
+    capacity: Mapping[str, pods.Amount] = {}
+    allocatable: Mapping[str, pods.Amount] = {}
+    addresses: tuple[Address, ...] = ()
+
+
+class Node(msgspec.Struct, frozen=True, rename="camel"):
+    """A node as the dialects see it."""
+
+    metadata: Metadata = Metadata()
+    status: Status = Status()
+
+    def amount(self, resource: str) -> int:
+        """What the node's capacity says of a resource; 0 if nothing, or nothing readable."""
+        try:
+            return max(0, quantities.whole(str(self.status.capacity.get(resource, 0))))
+        except errors.QuantityError:
+            return 0
+
+    @property
+    def address(self) -> str:
+        """Its first internal address."""
+        internal = (a.address for a in self.status.addresses if a.type == "InternalIP")
+        return next(internal, "")
+
+
+class Published(msgspec.Struct, frozen=True, kw_only=True):
+    """What the annotation of the node's agent holds."""
+
+    version: int
+    cards: tuple[cards.Card, ...]
+
+
+class Unreadable(Exception):
+    """Cards that make no sense, as somebody wrote them on a node."""
+
+    def __init__(self, field: str, problem: str) -> None:
+        super().__init__(f"{field}: {problem}")
+
+
+def encode(found: Iterable[cards.Card]) -> str:
+    """The text of the annotation for some cards."""
+    return msgspec.json.encode(Published(version=VERSION, cards=tuple(found))).decode()
+
+
+def published(node: Node) -> tuple[cards.Card, ...] | None:
+    """The cards that the node's agent wrote down; None if it did not."""
+    text = node.metadata.annotations.get(CARDS)
+    if text is None:
+        return None
+    found = decoded(CARDS, text, Published)
+    if found.version != VERSION:
+        problem = f"its version is {found.version}, and {VERSION} is known here"
+        raise Unreadable(reading.annotation_field(CARDS), problem)
+    return found.cards
+
+
+def decoded(annotation: str, text: str, form: type[reading.Decoded]) -> reading.Decoded:
+    """The JSON of a node's annotation; raises Unreadable, whatever is wrong with it."""
+    field = reading.annotation_field(annotation)
+    if len(text) > MOST_TEXT:
+        raise Unreadable(field, f"its {len(text)} characters are too many")
+    try:
+        return msgspec.json.decode(text, type=form)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise Unreadable(field, f"not the JSON it should be: {str(error)[:120]}") from None
+    except RecursionError:
+        raise Unreadable(field, "JSON that is nested too deeply") from None
+
+
+def counted(count: int, memory_mib: int, model: str = "") -> tuple[cards.Card, ...]:
+    """So many equal cards that nobody named; none if the numbers do not make sense."""
+    if not 0 < count <= reading.MOST_CARDS or memory_mib <= 0:
+        return ()
+    return tuple(
+        cards.Card(uuid=f"{_UNNAMED}{index}", index=index, memory_mib=memory_mib, model=model)
+        for index in range(count)
+    )
+
+
+def unnamed(card: cards.Card | grants.Share) -> bool:
+    """Whether nobody named the card, so that its index is all that is known."""
+    return card.uuid.startswith(_UNNAMED)
+
+
+def divided(node: Node, count: int, resource: str, unit_mib: int) -> tuple[cards.Card, ...]:
+    """So many cards among which the node's amount of a resource is divided evenly."""
+    return counted(count, node.amount(resource) // count * unit_mib) if count else ()
+
+
+def unit_mib(units_per_card: int) -> int:
+    """What a number of units for one card must count: no card has a TiB, and none only a GiB."""
+    return 1 if units_per_card > _LARGEST_GIB else 1024
+
+
+def judged(found: tuple[cards.Card, ...], sick: Collection[int]) -> tuple[cards.Card, ...]:
+    """The cards, those with these indexes not healthy."""
+    replace = msgspec.structs.replace
+    return tuple(replace(c, healthy=False) if c.index in sick else c for c in found)
+
+
+def rebased(grant: grants.Grant, node: cards.Node) -> grants.Grant:
+    """The grant with the names that the node's cards have now.
+
+    A share of an unnamed card is a share of the card with its index; and on a node whose cards are
+    unnamed, indexes are all there is.
+    """
+    names = {card.index: card.uuid for card in node.cards}
+    shares = [share for container in grant.containers for share in container.shares]
+    if not (any(map(unnamed, node.cards)) or any(map(unnamed, shares))):
+        return grant
+    replace = msgspec.structs.replace
+
+    def renamed(share: grants.Share) -> grants.Share:
+        name = names.get(share.index)
+        if name is None or name.startswith(_UNNAMED) == unnamed(share):
+            return share
+        return replace(share, uuid=name)
+
+    return replace(
+        grant,
+        containers=tuple(
+            replace(c, shares=tuple(map(renamed, c.shares))) for c in grant.containers
+        ),
+    )

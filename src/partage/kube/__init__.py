@@ -1,0 +1,23 @@
+"""The Kubernetes API as Partage needs it: credentials, a few verbs, watching, leading.
+
+A thin client of our own on aiohttp and msgspec, because a scheduler must know 50,000 pods without
+keeping 50,000 pods: every object is decoded straight into a struct with the fields one job reads,
+handed on, and forgotten.
+
+::
+
+    wire          lists, watch events and refusals as the server writes them
+    errors        the tree of what can go wrong
+    kubeconfig    kubeconfig files, merged as kubectl merges them
+    tls           certificates into an SSL context
+    logins        who we are: token, token file, password, certificate, exec plugin
+    credentials   where the server is, and all of the above found and put together
+    lines         a byte stream cut into lines
+    api           the verbs
+    backoff       how long to wait after a failure
+    intake        objects of a list or a watch into a sink
+    reflector     keeps a sink equal to a collection, for ever
+    lease         who of several leads
+
+It does not know any kind of object; what a pod or a node looks like is the caller's business.
+"""

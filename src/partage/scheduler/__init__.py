@@ -1,0 +1,1 @@
+"""The extender: the deciding half of Partage in a Kubernetes cluster, beside kube-scheduler."""

@@ -1,0 +1,93 @@
+"""Partage's own verbs, filter and prioritize: the best few nodes, and what they are worth.
+
+kube-scheduler reads our answer more slowly than we make it, so it is kept short: the best nodes
+only, and reasons only when nothing fits. Then every node gets one, because a node without a reason
+counts as one on which evicting somebody cannot help. The same is said of nodes on which the pod can
+never run, so that nobody is evicted for nothing.
+
+Bytes come in, bytes go out; HTTP is somebody else's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import msgspec
+
+from partage.scheduler import deciding, texts, wire
+
+_ARGS = msgspec.json.Decoder(wire.SetArgs)
+_BEST = 10  # kube-scheduler's highest score of an extender
+
+
+class Filter:
+    """Answers filter and prioritize."""
+
+    def __init__(self, decider: deciding.Decider, *, limit: int) -> None:
+        self._decider = decider
+        self._limit = limit  # 0: all
+
+    def filter(self, body: bytes) -> bytes:
+        """The nodes to choose from."""
+        try:
+            args = wire.decode(_ARGS, body, "node_names", "nodes")
+            return wire.encode(self._result(args))
+        except wire.WireError as error:
+            return wire.encode(wire.FilterResult(error=str(error)))
+
+    def prioritize(self, body: bytes) -> bytes:
+        """Scores of the nodes that fit; a node that is left out has none."""
+        try:
+            args = wire.decode(_ARGS, body, "node_names", "nodes")
+        except wire.WireError:
+            return b"[]"
+        names = _names(args)
+        if args.pod is None or not names:
+            return b"[]"
+        nodes = self._decider.rank(args.pod, names)
+        worst = max(1, len(nodes) - 1)
+        scores = (
+            _BEST if i == 0 else (_BEST - 1) * (worst - i) // worst for i in range(len(nodes))
+        )
+        ranked = zip(nodes, scores, strict=True)
+        return wire.encode([wire.HostPriority(node, score) for node, score in ranked])
+
+    def _result(self, args: wire.SetArgs) -> wire.FilterResult:
+        if args.pod is None:
+            return wire.FilterResult(error="arg or pod is nil")
+        names = _names(args)
+        if names is None:
+            return wire.FilterResult(error="cannot get node names")
+        verdict = self._decider.decide(args.pod, names, limit=self._limit)
+        if verdict.demand is None and not verdict.wrong:
+            return _accepted(args, list(names))
+        if verdict.nodes:
+            return _accepted(args, verdict.nodes)
+        return self._refused(verdict, names)
+
+    def _refused(self, verdict: deciding.Verdict, names: Collection[str]) -> wire.FilterResult:
+        if verdict.demand is None:
+            never = dict.fromkeys(names, verdict.wrong)
+            return wire.FilterResult(node_names=[], failed_and_unresolvable_nodes=never)
+        now: dict[str, str] = {}
+        never = {}
+        for name, code in self._decider.mirror.fleet.reasons(verdict.demand, names):
+            (never if code.never else now)[name] = texts.REASONS[code]
+        return wire.FilterResult(
+            node_names=[], failed_nodes=now, failed_and_unresolvable_nodes=never
+        )
+
+
+def _names(args: wire.SetArgs) -> Collection[str] | None:
+    if args.node_names is not None:
+        return args.node_names
+    return None if args.nodes is None else set(wire.names(args.nodes))
+
+
+def _accepted(args: wire.SetArgs, names: list[str]) -> wire.FilterResult:
+    """The answer in the form of the question: by name, or with whole nodes."""
+    if args.nodes is None:
+        return wire.FilterResult(node_names=names)
+    by_name = dict(zip(wire.names(args.nodes), args.nodes.items, strict=True))
+    kept = [by_name[name] for name in names if name in by_name]
+    return wire.FilterResult(nodes={"items": kept}, node_names=names)

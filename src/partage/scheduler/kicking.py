@@ -1,0 +1,85 @@
+"""Kicking: make kube-scheduler look again at pods it was told do not fit.
+
+kube-scheduler tries a rejected pod again when something in the cluster changes, and it cannot know
+that a card has room: its own events often come before ours, or not at all (a sick card that is well
+again, a hold that expired). Otherwise such a pod waits for the flush, five minutes later. One patch
+of one node is enough to wake all of them, so that is what is done: one patch for all that was freed
+within a moment, only if somebody was refused since the last one, and never two within a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import logging
+from collections.abc import Callable
+from typing import NoReturn
+
+from partage.kube import api as kube
+from partage.kube import errors as kube_errors
+from partage.scheduler import deciding
+
+log = logging.getLogger(__name__)
+
+ANNOTATION = "partage.dev/room-since"
+
+_MOMENT_S = 0.05
+_PAUSE_S = 1.0
+
+
+class Kicker:
+    """Waits for room, and tells kube-scheduler."""
+
+    def __init__(self, api: kube.Api, *, leading: Callable[[], bool]) -> None:
+        self._api = api
+        self._leading = leading
+        self._freed = asyncio.Event()
+        self._node = ""
+        self._forbidden = False
+        self.kicks = 0
+
+    def freed(self, node: str) -> None:
+        """A node has more room than before."""
+        self._node = node
+        self._freed.set()
+
+    async def run(self, decider: deciding.Decider) -> NoReturn:
+        """For ever: one kick after the other."""
+        while True:
+            await self._freed.wait()
+            await asyncio.sleep(_MOMENT_S)
+            self._freed.clear()
+            if decider.refused and self._leading():
+                decider.refused = False
+                if not await self._kick():
+                    decider.refused = True
+                    self._freed.set()
+                await asyncio.sleep(_PAUSE_S)
+
+    async def _kick(self) -> bool:
+        now = dt.datetime.now(dt.UTC).isoformat(timespec="milliseconds")
+        body = {"metadata": {"annotations": {ANNOTATION: now}}}
+        try:
+            await self._api.patch(f"/api/v1/nodes/{self._node}", body)
+        except kube_errors.NotFound:
+            return True  # a node that is gone has no room; the next one that has will be kicked
+        except kube_errors.Forbidden as error:
+            self._complain(error)
+            return True
+        except kube_errors.KubeError as error:
+            log.warning(
+                "kube-scheduler could not be told that node %s has room: %s", self._node, error
+            )
+            return False
+        self.kicks += 1
+        return True
+
+    def _complain(self, error: kube_errors.Forbidden) -> None:
+        """Once is enough: rights do not change often, and all else works without this one."""
+        if not self._forbidden:
+            self._forbidden = True
+            log.error(
+                "pods that were refused may wait for minutes though there is room: %s; "
+                "allow 'patch' on nodes, as deploy/extender.yaml does",
+                error,
+            )

@@ -1,0 +1,32 @@
+"""Learning: new prices for the priced policy, made beside the decisions.
+
+Making a lesson takes up to a few tenths of a second, so it is made in a thread, from copies of what
+arrived. The ranks that it makes stale are made anew one by one, between requests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import NoReturn
+
+from partage.core.policies import priced
+from partage.scheduler import mirror as mirrors
+
+_PAUSE_S = 1.0
+
+
+async def run(mirror: mirrors.Mirror) -> NoReturn:
+    """For ever: a lesson whenever enough has arrived."""
+    while True:
+        await asyncio.sleep(_PAUSE_S)
+        if mirror.mix.due:
+            await learn(mirror)
+
+
+async def learn(mirror: mirrors.Mirror) -> None:
+    """One lesson."""
+    arrived, states = mirror.mix.copy(), list(mirror.fleet.states())
+    mirror.mix.learned()
+    lesson = await asyncio.to_thread(priced.learn, arrived, states)
+    for _ in mirror.fleet.set_policy(priced.Priced(lesson)):
+        await asyncio.sleep(0)

@@ -1,0 +1,123 @@
+"""Metrics of the extender: few series, none per card, node or pod.
+
+A scrape that prints a line for each card of a large cluster stops every decision meanwhile; those
+numbers belong to the agents on the nodes. What is granted is told by group: nodes whose cards are
+of one model.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+
+import prometheus_client as prometheus
+from prometheus_client import core
+
+from partage.kube import reflector
+from partage.scheduler import binding, deciding, kicking
+
+CONTENT_TYPE = prometheus.CONTENT_TYPE_LATEST
+
+_MIB = 1 << 20
+_AT_ONCE = 256  # nodes between two breaths
+_LATENCIES_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+
+
+class Metrics:
+    """What is counted, and the page that tells it."""
+
+    def __init__(
+        self,
+        decider: deciding.Decider,
+        binder: binding.Binder,
+        kicker: kicking.Kicker,
+        reflectors: Mapping[str, reflector.Reflector[object]],
+    ) -> None:
+        self._decider = decider
+        self._binder = binder
+        self._kicker = kicker
+        self._reflectors = reflectors
+        self._groups: dict[str, list[int]] = {}
+        self._registry = prometheus.CollectorRegistry()
+        prometheus.ProcessCollector(registry=self._registry)
+        prometheus.GCCollector(registry=self._registry)
+        self.seconds = prometheus.Histogram(
+            "partage_verb_seconds",
+            "How long a request took, by verb",
+            ["verb"],
+            buckets=_LATENCIES_S,
+            registry=self._registry,
+        )
+        self._registry.register(self)
+
+    async def page(self) -> bytes:
+        """The text of a scrape."""
+        await self._add_up()
+        return prometheus.generate_latest(self._registry)
+
+    def collect(self) -> Iterator[core.Metric]:
+        """What is read when it is asked for, in place of being counted all the time."""
+        decider, binder = self._decider, self._binder
+        world = decider.mirror.fleet
+        gauge, counter = core.GaugeMetricFamily, core.CounterMetricFamily
+        yield gauge("partage_holds", "Reservations that are not bound yet", value=world.holds)
+        yield gauge("partage_waiting_pods", "Pods that wait", value=len(decider.mirror.waiting))
+        yield gauge(
+            "partage_problems", "Objects with a problem", value=len(decider.mirror.problems)
+        )
+        yield counter(
+            "partage_kicks", "Times kube-scheduler was told of room", value=self._kicker.kicks
+        )
+        binds = counter("partage_binds", "Binds by outcome", labels=["outcome"])
+        binds.add_metric(["bound"], binder.bound)
+        binds.add_metric(["failed"], binder.failed)
+        yield binds
+        yield counter("partage_bind_conflicts", "Binds answered by 409", value=binder.conflicts)
+        yield from self._watches()
+        yield from self._granted()
+
+    def _watches(self) -> Iterator[core.Metric]:
+        waiting = core.GaugeMetricFamily(
+            "partage_watch_queue", "Events received and not applied yet", labels=["kind"]
+        )
+        seen = core.CounterMetricFamily("partage_watch_events", "Events so far", labels=["kind"])
+        gaps = core.CounterMetricFamily(
+            "partage_watch_gaps", "Times the whole list was read again", labels=["kind"]
+        )
+        for kind, each in self._reflectors.items():
+            waiting.add_metric([kind], each.waiting)
+            seen.add_metric([kind], each.seen)
+            gaps.add_metric([kind], each.gaps)
+        yield from (waiting, seen, gaps)
+
+    def _granted(self) -> Iterator[core.Metric]:
+        told = (
+            ("partage_nodes", "Nodes with cards", 1),
+            ("partage_cards", "Cards", 1),
+            ("partage_cards_in_use", "Cards that somebody has a share of", 1),
+            ("partage_memory_bytes", "Memory of all cards", _MIB),
+            ("partage_memory_granted_bytes", "Memory granted", _MIB),
+        )
+        for i, (name, text, factor) in enumerate(told):
+            family = core.GaugeMetricFamily(
+                name, f"{text}, by model of the cards", labels=["group"]
+            )
+            for group, sums in sorted(self._groups.items()):
+                family.add_metric([group], sums[i] * factor)
+            yield family
+
+    async def _add_up(self) -> None:
+        """Sums by group, with a breath now and then."""
+        groups: dict[str, list[int]] = {}
+        for i, state in enumerate(list(self._decider.mirror.fleet.states())):
+            if i % _AT_ONCE == 0:
+                await asyncio.sleep(0)
+            if not state.rooms:
+                continue
+            sums = groups.setdefault(state.rooms[0].card.model or "unknown", [0] * 5)
+            sums[0] += 1
+            sums[1] += len(state.rooms)
+            sums[2] += len(state.uses)
+            sums[3] += sum([room.memory_mib for room in state.rooms])
+            sums[4] += sum([use.memory_mib for use in state.uses.values()])
+        self._groups = groups

@@ -1,0 +1,87 @@
+"""Mirror: the fleet, kept in step with what the API server tells of nodes, pods and sick cards.
+
+State is rebuilt from these three alone; there is no other store. Each kind of object has a sink
+that a reflector fills: :mod:`.node_sink`, :mod:`.pod_sink`, :mod:`.sick_sink`.
+
+What we bound ourselves is known before the watch says so. An older word about such a pod must not
+undo it, so a pod that was bound stays bound until it is gone: Kubernetes never unbinds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from partage.core import demands, fleet, mixes
+from partage.dialects import base, loads, nodes, pods, registry
+from partage.scheduler import node_sink, pod_sink, problems, sick_sink, units
+
+
+class Mirror:
+    """What is known of the cluster."""
+
+    def __init__(
+        self,
+        world: fleet.Fleet,
+        unit: units.Unit,
+        *,
+        freed: Callable[[str], None] = lambda _node: None,
+    ) -> None:
+        self.fleet = world
+        self.mix = mixes.Mix()
+        self.problems = problems.Problems()
+        self.alone = False  # whether nobody else makes grants
+        self.waiting: set[str] = set()  # uids of pods that ask for cards and are not bound
+        self.nodes = node_sink.NodeSink(self)
+        self.pods = pod_sink.PodSink(self)
+        self.sick = sick_sink.SickSink(self)
+        self._unit = unit
+        self.freed = freed  # told which node has more room than before
+
+    @property
+    def settings(self) -> base.Settings:
+        """The dialects' settings, with the unit of memory that the cluster counts in."""
+        return self._unit.settings
+
+    def demand(self, pod: pods.Pod) -> demands.PodDemand | None:
+        """What a pod asks for, its load included; raises DemandError."""
+        asked = registry.demand(pod, self.settings)
+        if asked is None:
+            return None
+        load = loads.of(pod)
+        return msgspec.structs.replace(asked, cpu_milli=load.cpu_milli, main_mib=load.main_mib)
+
+    def release(self, uid: str) -> None:
+        """Give back what a pod has."""
+        grant = self.fleet.release(uid)
+        if grant is not None:
+            self.freed(grant.node)
+
+    # What the sinks do together.
+
+    def set_node(self, name: str, *, better: bool = True) -> None:
+        """Tell the fleet what is known of a node now."""
+        node = self.nodes.facts(name)
+        if node is None:
+            return
+        self.fleet.set_node(node)
+        if better:
+            self.freed(name)
+
+    def settle(self, name: str) -> None:
+        """Look again at the pods of a node whose cards are other ones now."""
+        state = self.fleet.state(name)
+        if state is None:
+            return
+        for grant in list(state.grants.values()):
+            moved = nodes.rebased(grant, state.node)
+            if moved is not grant and self.fleet.hold_of(grant.pod.uid) is None:
+                self.fleet.admit(moved)
+        self.pods.settle(name)
+
+    def vote(self, name: str, node: nodes.Node | None) -> None:
+        """Take note of the unit that a node counts memory in."""
+        turned = self._unit.vote(name, node)
+        for each in list(self._unit.voters()) if turned else (name,):
+            self.problems.set(f"node {each} (unit)", self._unit.complaint(each))

@@ -1,0 +1,167 @@
+"""The sink for pods: what each has, what it reserves, and whether it waits.
+
+Of a pod nothing is kept but its grant, its load and whether it waits; except for the few that
+cannot be settled yet, because their node is unknown or their record is damaged. Those are read
+again when their node changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from partage.core import cards, demands, errors, grants
+from partage.dialects import loads, native, pods, registry
+
+if TYPE_CHECKING:
+    from partage.scheduler.mirror import Mirror
+
+_NOTHING = loads.Load()
+
+
+class Known(msgspec.Struct, gc=False):
+    """What is kept of a pod: small, and nothing for the garbage collector to walk through."""
+
+    node: str
+    cpu_milli: int
+    main_mib: int
+
+
+class PodSink:
+    """What is known of pods."""
+
+    def __init__(self, mirror: Mirror) -> None:
+        self._mirror = mirror
+        self._known: dict[str, Known] = {}
+        self._used: dict[str, loads.Load] = {}  # by node
+        self._unsettled: dict[str, dict[str, pods.Pod]] = {}  # node -> uid -> pod
+
+    def put(self, pod: pods.Pod) -> None:
+        uid = pod.metadata.uid
+        if pods.ended(pod):
+            self.drop(uid)
+        elif pod.spec.node_name:
+            self._bound(pod)
+        elif uid not in self._known or not self._known[uid].node:
+            self._pending(pod)
+
+    def drop(self, uid: str) -> None:
+        known = self._known.pop(uid, None)
+        self._mirror.waiting.discard(uid)
+        if known is not None and known.node:
+            self._count(known, -1)
+            self._forget_unsettled(known.node, uid)
+        self._mirror.release(uid)
+
+    def keys(self) -> Collection[str]:
+        """All pods that take or await something; those we bound and have not seen since, too."""
+        return self._known.keys() | {grant.pod.uid for grant in self._mirror.fleet.all_grants()}
+
+    def used(self, node: str) -> loads.Load:
+        """The load of all pods on a node."""
+        return self._used.get(node, _NOTHING)
+
+    def load(self, uid: str) -> loads.Load:
+        """What a pod takes of its node besides cards."""
+        known = self._known.get(uid)
+        return _NOTHING if known is None else loads.Load(known.cpu_milli, known.main_mib)
+
+    def settle(self, node: str) -> None:
+        """Read the unsettled pods of a node again."""
+        for pod in list(self._unsettled.get(node, {}).values()):
+            self._read(pod, self._asked(pod))
+
+    def is_guessed(self, uid: str, node: str) -> bool:
+        """Whether what a pod has is counted in the worst case, for want of a readable record."""
+        return uid in self._unsettled.get(node, {})
+
+    def _pending(self, pod: pods.Pod) -> None:
+        asked = self._asked(pod)
+        if isinstance(asked, demands.PodDemand):  # what is not allowed is told when it is filtered
+            if pod.metadata.uid not in self._known:
+                self._meet(pod, asked)
+            self._mirror.waiting.add(pod.metadata.uid)
+
+    def _bound(self, pod: pods.Pod) -> None:
+        uid = pod.metadata.uid
+        asked = self._asked(pod)
+        if uid not in self._known:
+            self._meet(pod, asked)
+        if not self._known[uid].node:
+            self._known[uid].node = pod.spec.node_name
+            self._count(self._known[uid], 1)
+        self._mirror.waiting.discard(uid)
+        self._read(pod, asked)
+
+    def _asked(self, pod: pods.Pod) -> demands.PodDemand | grants.Damage | None:
+        try:
+            return registry.demand(pod, self._mirror.settings)
+        except errors.DemandError as error:
+            return registry.damage(error)
+
+    def _meet(self, pod: pods.Pod, asked: demands.PodDemand | grants.Damage | None) -> None:
+        """A pod that was not known before; whatever it asks for, others may ask for too."""
+        load = loads.of(pod)
+        self._known[pod.metadata.uid] = Known("", load.cpu_milli, load.main_mib)
+        if isinstance(asked, demands.PodDemand):
+            self._mirror.mix.add(msgspec.structs.replace(asked, cpu_milli=load.cpu_milli))
+
+    def _read(self, pod: pods.Pod, asked: demands.PodDemand | grants.Damage | None) -> None:
+        """Count what a bound pod has."""
+        world, name, uid = self._mirror.fleet, pod.spec.node_name, pod.metadata.uid
+        state = world.state(name)
+        if state is None:
+            self._unsettled.setdefault(name, {})[uid] = pod
+            return
+        granted: grants.Grant | grants.Damage | None = None
+        if isinstance(asked, grants.Damage):
+            granted = asked
+        elif asked is not None:
+            granted = registry.recorded(pod, asked, state.node, self._mirror.settings)
+        if isinstance(granted, grants.Damage):
+            self._damaged(pod, state.node, granted)
+            return
+        self._forget_unsettled(name, uid)
+        if granted is None:
+            self._mirror.release(uid)
+        elif world.grant_of(uid) != granted or world.hold_of(uid) is not None:
+            self._suspect(pod)
+            world.admit(granted)
+
+    def _suspect(self, pod: pods.Pod) -> None:
+        """A grant of Partage that is news to us was made by another one, beside us."""
+        ours = self._mirror.fleet.grant_of(pod.metadata.uid) is not None
+        if self._mirror.alone and not ours and native.GRANT in pod.metadata.annotations:
+            self._mirror.problems.set(
+                "another extender",
+                f"it bound {_called(pod)}, and cards may be given away twice; "
+                "start all replicas with --leader-elect",
+            )
+
+    def _damaged(self, pod: pods.Pod, node: cards.Node, damage: grants.Damage) -> None:
+        self._unsettled.setdefault(node.name, {})[pod.metadata.uid] = pod
+        worst = registry.worst(pod, node, self._mirror.settings)
+        self._mirror.problems.set(
+            _called(pod), f"{damage}; it is counted on every card it may have"
+        )
+        if self._mirror.fleet.grant_of(pod.metadata.uid) != worst:
+            self._mirror.fleet.admit(worst)
+
+    def _forget_unsettled(self, node: str, uid: str) -> None:
+        there = self._unsettled.get(node)
+        pod = there.pop(uid, None) if there else None
+        if pod is not None:
+            self._mirror.problems.set(_called(pod), "")
+        if there is not None and not there:
+            del self._unsettled[node]
+
+    def _count(self, known: Known, sign: int) -> None:
+        load = loads.Load(sign * known.cpu_milli, sign * known.main_mib)
+        self._used[known.node] = self.used(known.node) + load
+        self._mirror.set_node(known.node, better=False)
+
+
+def _called(pod: pods.Pod) -> str:
+    return f"pod {pod.metadata.namespace}/{pod.metadata.name}"

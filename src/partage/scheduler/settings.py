@@ -1,0 +1,145 @@
+"""Settings of the extender: a TOML file, the environment over it, the command line over both.
+
+Unknown keys and values out of range are refused, with the place they were written in. The
+environment knows the four names that gpushare's manifests set.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import tomllib
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from partage.core import errors
+from partage.dialects import base
+
+DEFAULT_PORT = 39999  # gpushare's
+_UNITS_MIB = {"auto": 1024, "GiB": 1024, "MiB": 1}
+
+Seconds = Annotated[float, msgspec.Meta(gt=0, le=3600)]
+
+
+class SettingsError(errors.InputError):
+    """A setting that cannot be used."""
+
+    code = "bad-setting"
+
+
+class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where to listen. With a certificate it speaks TLS; with a client CA it asks for theirs."""
+
+    address: str = "127.0.0.1"
+    port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = DEFAULT_PORT  # 0: any free one
+    certificate: str = ""
+    key: str = ""
+    client_ca: str = ""
+
+    def __post_init__(self) -> None:
+        if bool(self.certificate) != bool(self.key):
+            raise ValueError("a certificate needs its key, and a key its certificate")
+        if self.client_ca and not self.certificate:
+            raise ValueError("clients show certificates over TLS only: set certificate and key")
+
+
+class Cluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How to reach the API server; empty: as kubectl does, or as a pod does."""
+
+    kubeconfig: str = ""
+    context: str = ""
+
+
+class Decisions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How to decide."""
+
+    policy: Literal["priced", "binpack", "spread"] = "priced"
+    nodes: Annotated[int, msgspec.Meta(ge=1)] | Literal["all"] = 64  # in the answer of filter
+    hold_s: Annotated[float, msgspec.Meta(ge=10, le=600)] = 15.0
+    memory_unit: Literal["auto", "GiB", "MiB"] = "auto"  # of aliyun.com/gpu-mem
+    qgpu_max_cards: Annotated[int, msgspec.Meta(ge=1, le=1024)] = 2
+
+    @property
+    def limit(self) -> int:
+        """How many nodes at most; 0: all."""
+        return 0 if self.nodes == "all" else self.nodes
+
+    @property
+    def dialects(self) -> base.Settings:
+        """What the dialects need to know."""
+        return base.Settings(
+            memory_unit_mib=_UNITS_MIB[self.memory_unit], qgpu_max_cards=self.qgpu_max_cards
+        )
+
+
+class Leader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which of several replicas decides. With one replica there is no need to ask."""
+
+    elect: bool = False
+    namespace: str = "kube-system"
+    name: str = "partage-extender"
+    lease_s: Annotated[float, msgspec.Meta(ge=10, le=600)] = 15.0
+    renew_s: Seconds = 2.0
+
+
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """All of it."""
+
+    server: Server = Server()
+    cluster: Cluster = Cluster()
+    decisions: Decisions = Decisions()
+    leader: Leader = Leader()
+    log_level: Literal["debug", "info", "warn", "error"] = "info"
+
+
+def load(path: str, environ: Mapping[str, str], flags: Mapping[str, Any]) -> Settings:
+    """The settings in force; ``flags`` are dotted names with values that are not None."""
+    written = _file(path) if path else {}
+    for name, value in (*_environment(environ).items(), *flags.items()):
+        _set(written, name, value)
+    try:
+        return msgspec.convert(written, Settings)
+    except msgspec.ValidationError as error:
+        where = f"{path}: " if path else ""
+        raise SettingsError(
+            f"{where}{error}", instead="see 'partage extender --help' and docs/extender.md"
+        ) from None
+
+
+def _file(path: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(pathlib.Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SettingsError(
+            f"{path}: {error.strerror or error}", instead="name a readable TOML file"
+        ) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path}: {error}", instead="write TOML") from error
+
+
+def _environment(environ: Mapping[str, str]) -> dict[str, Any]:
+    """What gpushare's manifests set; THREADNESS is taken and means nothing, for one is enough."""
+    found: dict[str, Any] = {}
+    if environ.get("PORT"):
+        found["server.port"] = _number("PORT", environ["PORT"])
+    if environ.get("LOG_LEVEL"):
+        found["log_level"] = environ["LOG_LEVEL"]
+    if environ.get("THREADNESS"):
+        _number("THREADNESS", environ["THREADNESS"])
+    return found
+
+
+def _number(name: str, text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise SettingsError(f"{name}={text!r} is not a number", instead=f"unset {name}, or mend it")
+    return int(text)
+
+
+def _set(written: dict[str, Any], name: str, value: Any) -> None:
+    *path, last = name.split(".")
+    for key in path:
+        written = written.setdefault(key, {})
+        if not isinstance(written, dict):
+            raise SettingsError(f"{key} is not a table", instead=f"write [{key}]")
+    written[last] = value

@@ -1,0 +1,255 @@
+"""``partage inspect`` shows every card, every tenant in whatever words, and every problem."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import pathlib
+from collections.abc import Mapping
+
+import msgspec
+import pytest
+import yaml
+
+from partage.cli import inspection
+from partage.core import cards, fleet
+from partage.dialects import base, nodes, pods, t9k
+from partage.scheduler import mirror, units
+from tests.cli import fake_cluster
+from tests.cli.fake_cluster import Object, node, pod, shared
+from tests.dialects import making
+
+GOLDEN = pathlib.Path(__file__).with_name("golden")
+PROGRAM = ("partage", "inspect")
+MEMORY = "aliyun.com/gpu-mem"
+CARDS = tuple(
+    cards.Card(
+        uuid=f"GPU-{i}",
+        index=i,
+        memory_mib=81920,
+        model="NVIDIA A100",
+        foreign_memory_mib=foreign_mib,
+    )
+    for i, foreign_mib in enumerate((0, 0, 1024))
+)
+QGPU = "tke.cloud.tencent.com/qgpu"
+A100 = cards.Node(name="a100-1", cards=CARDS)
+
+
+def placed(name: str, limits: Mapping[str, object], *indexes: int) -> Object:
+    """A pod on cards of the node of A100s, with what Partage writes on it."""
+    asked = msgspec.convert(pod(name, A100.name, limits, namespace="lab"), pods.Pod)
+    marks = making.marks(making.grant(asked, A100, *indexes), asked, A100)
+    return pod(name, A100.name, limits, annotations=marks.annotations, namespace="lab")
+
+
+def populate(cluster: fake_cluster.Cluster) -> None:
+    """Two nodes with cards and one without; tenants of five dialects, one of them damaged."""
+    cluster.objects[fake_cluster.NODES] = [
+        node("t4-1", memory=30, count=2, address="10.0.0.2"),
+        node("plain"),
+        node(A100.name, address="10.0.0.1", annotations={nodes.CARDS: nodes.encode(CARDS)}),
+    ]
+    cluster.objects[fake_cluster.PODS] = [
+        shared("binpack-0", "t4-1", 3, 0),
+        shared("lost", "t4-1", 14, None),
+        placed("percent", {"tensorstack.dev/nvidia-gpu-percent": 30}, 0),
+        placed("four", {MEMORY: 8}, 0),
+        placed("half", {f"{QGPU}-core": 50, f"{QGPU}-memory": 20}, 0),
+        placed("whole", {"nvidia.com/gpu": 1}, 1),
+        shared("done", "t4-1", 15, 1, phase="Succeeded"),
+        shared("waits", "", 15, None, phase="Pending"),
+        pod("web", "plain", {"cpu": "1"}),
+    ]
+    cluster.objects[fake_cluster.CONFIGMAPS] = [
+        {"metadata": {"name": "other"}, "data": {"gpus": "0"}},
+        {"metadata": {"name": f"unhealthy-gpu-{A100.name}"}, "data": {"gpus": "2, x"}},
+    ]
+
+
+async def test_a_cluster_in_every_form(
+    cluster: fake_cluster.Cluster, tmp_path: pathlib.Path
+) -> None:
+    """Byte for byte, as people and programs know it; nothing on stderr, exit code 0."""
+    populate(cluster)
+    forms = ("table", "wide", "json", "yaml")
+
+    results = await asyncio.gather(
+        *(cluster.run(*PROGRAM, "-o", form, folder=tmp_path) for form in forms)
+    )
+
+    for form, result in zip(forms, results, strict=True):
+        expected = (GOLDEN / f"inspect.{form}").read_text(encoding="utf-8")
+        assert result == fake_cluster.Result(0, expected, "")
+
+
+async def test_one_node_is_read_alone(
+    cluster: fake_cluster.Cluster, tmp_path: pathlib.Path
+) -> None:
+    """Its cards, its tenants and its problems; nothing else of the cluster is asked for."""
+    populate(cluster)
+
+    result = await cluster.run(*PROGRAM, "t4-1", "-o", "json", folder=tmp_path)
+
+    found = json.loads(result.out)
+    whole = json.loads((GOLDEN / "inspect.json").read_text(encoding="utf-8"))
+    assert found["nodes"] == [each for each in whole["nodes"] if each["name"] == "t4-1"]
+    assert [each["object"] for each in found["problems"]] == ["pod default/lost", "node t4-1"]
+    assert cluster.asked == [
+        ("/api/v1/nodes/t4-1", ""),
+        (fake_cluster.CONFIGMAPS, "metadata.name=unhealthy-gpu-t4-1"),
+        *[("/api/v1/pods", "spec.nodeName=t4-1")] * 2,
+    ]
+
+
+@pytest.mark.parametrize("named", [(), ("plain",)])
+async def test_without_cards_there_is_no_table(
+    named: tuple[str, ...], cluster: fake_cluster.Cluster, tmp_path: pathlib.Path
+) -> None:
+    """That is said on stderr, as kubectl does, and is no failure."""
+    cluster.objects[fake_cluster.NODES] = [node("plain")]
+
+    result = await cluster.run(*PROGRAM, *named, folder=tmp_path)
+
+    said = "No cards found on node plain.\n" if named else "No cards found.\n"
+    assert result == fake_cluster.Result(0, "", said)
+
+
+def read(*there: Object, tenants: tuple[Object, ...] = ()) -> inspection.Inspection:
+    """An inspection of some nodes and pods, in the order in which they are read."""
+    known = mirror.Mirror(fleet.standard(), units.Unit(base.Settings()))
+    for each in there:
+        known.nodes.put(msgspec.convert(each, nodes.Node))
+    for each in tenants:
+        known.pods.put(msgspec.convert(each, pods.Pod))
+    return inspection.inspect(known)
+
+
+def test_cards_that_cannot_be_read_are_a_problem() -> None:
+    """The node has no cards then, and the one beside it is shown all the same."""
+    broken = node("broken", annotations={nodes.CARDS: "nonsense"})
+
+    found = read(broken, node("fine", memory=15, count=1))
+
+    assert [each.name for each in found.nodes] == ["fine"]
+    assert [each.object for each in found.problems] == ["node broken"]
+    assert "partage.dev/cards" in found.problems[0].text
+
+
+def test_a_card_that_vanished_is_a_problem() -> None:
+    """Its tenant still runs, so the node and the pod are named."""
+    two = {nodes.CARDS: nodes.encode(CARDS[:2])}
+    one = {nodes.CARDS: nodes.encode(CARDS[:1])}
+    known = mirror.Mirror(fleet.standard(), units.Unit(base.Settings()))
+    known.nodes.put(msgspec.convert(node(A100.name, annotations=two), nodes.Node))
+    known.pods.put(msgspec.convert(placed("whole", {"nvidia.com/gpu": 1}, 1), pods.Pod))
+    known.nodes.put(msgspec.convert(node(A100.name, annotations=one), nodes.Node))
+
+    found = inspection.inspect(known)
+
+    assert [len(card.tenants) for card in found.nodes[0].cards] == [0]
+    assert found.problems == (
+        inspection.Problem("node a100-1", "card GPU-1 is not there; it was granted to lab/whole"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("limits", "indexes", "kept_away"),
+    [
+        ({MEMORY: 8}, [0], "no"),
+        ({"nvidia.com/gpu": 1}, [0], "card"),
+        ({t9k.NODE: 1}, [0, 1, 2], "node"),
+    ],
+)
+def test_how_far_a_tenant_keeps_others_away(
+    limits: Mapping[str, object], indexes: list[int], kept_away: str
+) -> None:
+    """Not at all, from its card, or from the whole node."""
+    there = node(A100.name, annotations={nodes.CARDS: nodes.encode(CARDS)})
+
+    found = read(there, tenants=(placed("p", limits, *indexes),))
+
+    tenants = [card.tenants[0] for card in found.nodes[0].cards[: len(indexes)]]
+    assert {tenant.exclusive for tenant in tenants} == {kept_away}
+    assert not any(tenant.worst_case for tenant in tenants)
+
+
+def test_too_much_compute_is_a_problem() -> None:
+    """Somebody else promised a card's time twice."""
+    limits = {f"{QGPU}-core": 60, f"{QGPU}-memory": 2}
+    annotations = {nodes.CARDS: nodes.encode(CARDS[:1])}
+
+    found = read(
+        node(A100.name, annotations=annotations),
+        tenants=(placed("one", limits, 0), placed("other", limits, 0)),
+    )
+
+    assert found.nodes[0].cards[0].compute_percent == 120
+    assert found.problems == (
+        inspection.Problem("node a100-1", "card 0: 20 % more compute are granted than it has"),
+    )
+
+
+async def test_the_unit_of_memory_is_what_most_nodes_count(
+    cluster: fake_cluster.Cluster, tmp_path: pathlib.Path
+) -> None:
+    """Whichever is read first: the one that differs is named, and no other."""
+    cluster.objects[fake_cluster.NODES] = [
+        node("a-gib", memory=15, count=1),
+        node("b-mib", memory=15360, count=1),
+        node("c-mib", memory=15360, count=1),
+    ]
+    cluster.objects[fake_cluster.PODS] = [shared("p", "c-mib", 3072, 0)]
+
+    result = await cluster.run(*PROGRAM, "-o", "yaml", folder=tmp_path)
+
+    found = yaml.safe_load(result.out)
+    assert [each["object"] for each in found["problems"]] == ["node a-gib (unit)"]
+    assert found["nodes"][2]["cards"][0]["used_mib"] == 3072
+
+
+async def test_without_the_right_to_see_sick_cards_the_rest_is_shown(
+    cluster: fake_cluster.Cluster, tmp_path: pathlib.Path
+) -> None:
+    """It is told as a problem, in the server's words."""
+    populate(cluster)
+    said = 'configmaps is forbidden: User "jane" cannot list resource "configmaps"'
+    cluster.refused[fake_cluster.CONFIGMAPS] = (403, "Forbidden", said)
+
+    result = await cluster.run(*PROGRAM, folder=tmp_path)
+
+    lines = result.out.splitlines()
+    assert result.code == 0
+    assert f"{said}; cards that are listed there as sick are shown as healthy" in result.out
+    assert lines[3].split()[4] == "healthy"
+
+
+async def test_what_others_wrote_cannot_move_the_cursor(
+    cluster: fake_cluster.Cluster, tmp_path: pathlib.Path
+) -> None:
+    """Nor the columns; in JSON it is escaped."""
+    card = msgspec.structs.replace(CARDS[0], model="T4\x1b[2J\tx")
+    annotations = {nodes.CARDS: nodes.encode([card])}
+    cluster.objects[fake_cluster.NODES] = [node(A100.name, annotations=annotations)]
+
+    table, text = await asyncio.gather(
+        cluster.run(*PROGRAM, folder=tmp_path), cluster.run(*PROGRAM, "-o", "json", folder=tmp_path)
+    )
+
+    assert "T4?[2J?x" in table.out
+    assert json.loads(text.out)["nodes"][0]["cards"][0]["model"] == card.model
+
+
+async def test_a_list_that_expired_is_read_again(
+    cluster: fake_cluster.Cluster, tmp_path: pathlib.Path
+) -> None:
+    """And so is a server that was busy: nothing is counted twice, nothing is missing."""
+    populate(cluster)
+    cluster.expiring = {fake_cluster.PODS}
+    cluster.busy = {fake_cluster.CONFIGMAPS}
+
+    result = await cluster.run(*PROGRAM, "-o", "json", folder=tmp_path)
+
+    assert result.out == (GOLDEN / "inspect.json").read_text(encoding="utf-8")
+    assert not cluster.expiring
+    assert not cluster.busy

@@ -1,0 +1,92 @@
+"""One control plane for all tests of this folder, and what to do where it cannot be had.
+
+It is started once, as that takes seconds, and emptied before each test. Building its programs takes
+minutes the first time and needs Go. Where they cannot be built the tests are skipped, and the run
+ends with a list of what was left out; where CI or PARTAGE_REQUIRE_ALL is set, they fail instead.
+"""
+
+from __future__ import annotations
+
+import collections
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from cluster import building, extending
+from cluster.control_plane import APISERVER, ControlPlane
+
+_LEFT_OUT = "left out: "  # marks the skips that the summary tells about
+_REQUIRING = ("CI", "PARTAGE_REQUIRE_ALL")
+
+
+@pytest.fixture(scope="session")
+def programs(request: pytest.FixtureRequest) -> Path:
+    """The folder of the programs, built if need be."""
+    # pytest shows what a fixture prints only if it fails, but a build of minutes has to be seen.
+    capture = request.config.pluginmanager.getplugin("capturemanager")
+    assert capture is not None
+    try:
+        with capture.global_and_fixture_disabled():
+            return building.ensure()
+    except building.CannotBuild as error:
+        if any(os.environ.get(name) for name in _REQUIRING):
+            pytest.fail(f"the control plane is required here: {error}", pytrace=False)
+        pytest.skip(f"{_LEFT_OUT}the control plane: {error}")
+
+
+@pytest.fixture(scope="session")
+def control_plane(
+    programs: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ControlPlane]:
+    """The control plane that all tests share, whatever the one before left in it."""
+    with ControlPlane(tmp_path_factory.mktemp("control-plane")) as started:
+        yield started
+
+
+@pytest.fixture
+def clean_cluster(control_plane: ControlPlane) -> Iterator[ControlPlane]:
+    """The same without pods, nodes or scheduler; a test may stop and start its parts at will."""
+    control_plane.client.clear()
+    yield control_plane
+    control_plane.stop_scheduler()
+    if APISERVER not in control_plane.pids():
+        control_plane.start_apiserver()
+
+
+@pytest.fixture
+def new_extender(
+    clean_cluster: ControlPlane, tmp_path: Path
+) -> Iterator[Callable[..., extending.Extender]]:
+    """Makes replicas of the extender, which are gone when the test ends."""
+    made: list[extending.Extender] = []
+
+    def new(*options: str) -> extending.Extender:
+        name = f"extender-{len(made)}"
+        extender = extending.Extender(
+            tmp_path, clean_cluster.kubeconfig, name=name, options=options
+        )
+        made.append(extender)
+        return extender
+
+    yield new
+    for extender in made:
+        extender.close()
+
+
+@pytest.fixture
+def extender(new_extender: Callable[..., extending.Extender]) -> extending.Extender:
+    """One replica, started when the test says so."""
+    return new_extender()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say what was not tested, and why: a skip is too easily overlooked."""
+    skipped = (report.longrepr[2] for report in terminalreporter.getreports("skipped"))
+    marked = (reason.partition(_LEFT_OUT) for reason in skipped)
+    reasons = collections.Counter(reason for _, mark, reason in marked if mark)
+    if reasons:
+        terminalreporter.section("left out")
+    for reason, tests in reasons.items():
+        terminalreporter.line(f"{tests} tests need {reason}")

@@ -1,0 +1,185 @@
+"""A storm: mixed dialects, crashes, restarts and re-created pods; and never a card over anything.
+
+Every sample is one consistent list of the API server, judged by sums that this file makes itself
+from the grants on the pods. Only whether a pod that waits would fit is asked of Partage's own
+fitting, on a fleet built anew from the objects.
+"""
+
+from __future__ import annotations
+
+import collections
+import json
+import os
+import random
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from cluster import api, extending, objects
+from cluster.control_plane import ControlPlane
+from partage.core import cards, fleet
+from partage.dialects import base, nodes, pods
+from partage.scheduler import mirror, units
+from tests.cluster import making
+
+NODES, CARDS, CARD_MIB = 40, 4, 16384
+PODS = int(os.environ.get("PARTAGE_STORM_PODS", "600"))
+STORM_S = float(os.environ.get("PARTAGE_STORM_SECONDS", "30"))
+
+Ask = Callable[[random.Random], dict[str, int]]
+
+_DIALECTS: dict[str, Ask] = {
+    "gpushare": lambda r: {"aliyun.com/gpu-mem": r.randint(1, 9)},
+    "qgpu": lambda r: {
+        "tke.cloud.tencent.com/qgpu-core": 5 * r.randint(1, 12),
+        "tke.cloud.tencent.com/qgpu-memory": r.randint(1, 8),
+    },
+    "gaia": lambda r: {
+        "tencent.com/vcuda-core": r.randint(5, 60),
+        "tencent.com/vcuda-memory": r.randint(4, 32),
+    },
+    "elastic": lambda r: {"elasticgpu.io/gpu-memory": 256 * r.randint(2, 32)},
+    "t9k": lambda r: {"tensorstack.dev/nvidia-gpu-percent": r.randint(5, 60)},
+    "hami": lambda r: {"nvidia.com/gpu": 1, "nvidia.com/gpumem": r.randint(500, 9000)},
+    "nvidia": lambda r: {"nvidia.com/gpu": r.choice((1, 1, 2))},
+    "partage": lambda r: {
+        "partage.dev/cards": r.choice((1, 1, 2)),
+        "partage.dev/memory-mib": r.randint(512, 6000),
+        "partage.dev/compute-percent": r.randint(5, 50),
+    },
+}
+
+
+def test_no_card_is_ever_over_and_in_the_end_all_that_fits_is_bound(
+    clean_cluster: ControlPlane, extender: extending.Extender
+) -> None:
+    """600 pods on 40 nodes, the extender killed at random, the API server restarted once."""
+    plane, source = clean_cluster, random.Random(20)
+    plane.client.create_all(map(_node, range(NODES)))
+    extender.start()
+    making.schedule(plane, extender.port, advertised=())
+    storm = _Storm(plane, extender, source)
+    storm.create_all()
+    storm.rage(STORM_S)
+    making.eventually(lambda: _settled(storm.sample()), patience_s=120)
+    everything = storm.sample()
+    bound = [pod for pod in everything if pod["spec"].get("nodeName")]
+    assert len(bound) > PODS // 2
+    dialects = {making.grant(pod)["dialect"] for pod in bound}
+    assert len(dialects) == len({"aliyun" if d == "gpushare" else d for d in _DIALECTS})
+    assert storm.crashes > 3
+    assert storm.recreated > 20
+
+
+class _Storm:
+    """What is done to the cluster, and what is seen of it meanwhile."""
+
+    def __init__(
+        self, plane: ControlPlane, extender: extending.Extender, source: random.Random
+    ) -> None:
+        self._plane = plane
+        self._extender = extender
+        self._source = source
+        self._names = {f"p{i}": source.choice(list(_DIALECTS.values())) for i in range(PODS)}
+        self.crashes = self.recreated = 0
+
+    def create_all(self) -> None:
+        self._plane.client.create_all(map(self._pod, self._names))
+
+    def rage(self, seconds: float) -> None:
+        """Crash and churn for a while; every sample has to be right."""
+        end = time.monotonic() + seconds
+        restart_at = time.monotonic() + seconds / 2
+        crashing = threading.Thread(target=self._crash, args=(end,))
+        crashing.start()
+        while time.monotonic() < end:
+            if restart_at and time.monotonic() > restart_at:
+                restart_at = 0.0
+                self._plane.kill_apiserver()
+                self._plane.start_apiserver()
+            self._churn()
+            self.sample()
+        crashing.join()
+
+    def sample(self) -> list[api.Object]:
+        """All pods at one moment, after checking what must hold at every moment."""
+        found = self._plane.client.list_all("Pod")
+        _check([pod for pod in found if pod["spec"].get("nodeName")])
+        return found
+
+    def _churn(self) -> None:
+        """Delete some pods, most of them bound, and make new ones of the same names."""
+        for name in self._source.sample(list(self._names), 8):
+            self._plane.client.delete("Pod", name, grace_seconds=0)
+            self._plane.client.create(self._pod(name))
+            self.recreated += 1
+
+    def _crash(self, end: float) -> None:
+        source = random.Random(3)
+        while time.monotonic() < end:
+            time.sleep(source.uniform(0.2, 4))
+            self._extender.kill()
+            self.crashes += 1
+            self._extender.start(ready=False)
+
+    def _pod(self, name: str) -> api.Object:
+        return objects.pod(name, self._names[name](self._source))
+
+
+def _node(number: int) -> api.Object:
+    there = [
+        cards.Card(uuid=f"GPU-{number}-{i}", index=i, memory_mib=CARD_MIB, model="Simulated")
+        for i in range(CARDS)
+    ]
+    written = {nodes.CARDS: nodes.encode(there)}
+    return objects.node(f"node-{number:02}", cards=0, annotations=written)
+
+
+def _check(bound: list[api.Object]) -> None:
+    """Every bound pod has a grant for its own node, and no card is over anything."""
+    memory: collections.Counter[str] = collections.Counter()
+    compute: collections.Counter[str] = collections.Counter()
+    tenants: dict[str, list[bool]] = collections.defaultdict(list)
+    for pod in bound:
+        record = making.grant(pod)
+        meta = pod["metadata"]
+        assert (record["uid"], record["node"]) == (meta["uid"], pod["spec"]["nodeName"]), meta
+        for share in (share for c in record["containers"] for share in c["shares"]):
+            assert share["uuid"].startswith(f"GPU-{int(record['node'][5:])}-")
+            memory[share["uuid"]] += share["memory_mib"]
+            compute[share["uuid"]] += share["compute_percent"]
+            tenants[share["uuid"]].append(share["exclusive"])
+    over = {uuid: used for uuid, used in memory.items() if used > CARD_MIB}
+    assert not over, over
+    assert not {uuid: used for uuid, used in compute.items() if used > 100}
+    assert not [uuid for uuid, alone in tenants.items() if any(alone) and len(alone) > 1]
+
+
+def _settled(found: list[api.Object]) -> bool:
+    """Whether no pod waits that would fit."""
+    world = _rebuilt(found)
+    waiting = [_read(pod) for pod in found if not pod["spec"].get("nodeName")]
+    return not any(_fits(world, pod) for pod in waiting)
+
+
+def _rebuilt(found: list[api.Object]) -> mirror.Mirror:
+    world = mirror.Mirror(fleet.standard(), units.Unit(base.Settings()))
+    for number in range(NODES):
+        world.nodes.put(msgspec.convert(_node(number), nodes.Node))
+    for pod in found:
+        world.pods.put(_read(pod))
+    assert len(world.problems) == 0
+    return world
+
+
+def _fits(world: mirror.Mirror, pod: pods.Pod) -> bool:
+    demand = world.demand(pod)
+    assert demand is not None
+    return bool(world.fleet.best(demand))
+
+
+def _read(pod: dict[str, Any]) -> pods.Pod:
+    return msgspec.json.decode(json.dumps(pod), type=pods.Pod)

@@ -1,0 +1,162 @@
+"""Nodes: the cards that each family's plugin reports, and Partage's own annotation above all."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from partage.core import cards, grants
+from partage.dialects import nodes, pods, registry
+
+GIB = 1024
+
+
+def _node(
+    capacity: dict[str, pods.Amount] | None = None,
+    *,
+    annotations: dict[str, str] | None = None,
+    labels: dict[str, str] | None = None,
+) -> nodes.Node:
+    return nodes.Node(
+        nodes.Metadata("n", "u", annotations or {}, labels or {}), nodes.Status(capacity or {})
+    )
+
+
+DISCOVERED = {
+    "nvidia.com/gpu.count": "4",
+    "nvidia.com/gpu.memory": "15360",
+    "nvidia.com/gpu.product": "Tesla-T4",
+}
+
+
+@pytest.mark.parametrize(
+    ("capacity", "sizes"),
+    [
+        ({"aliyun.com/gpu-mem": "32552", "aliyun.com/gpu-count": "2"}, [16276] * 2),
+        ({"aliyun.com/gpu-mem": 30, "aliyun.com/gpu-count": 2}, [15 * GIB] * 2),
+        ({"aliyun.com/gpu-mem": 141, "aliyun.com/gpu-count": 1}, [141 * GIB]),
+        ({"aliyun.com/gpu-mem": "2k", "aliyun.com/gpu-count": 1}, [2000]),
+        ({"tencent.com/vcuda-core": 200, "tencent.com/vcuda-memory": 126}, [63 * 256] * 2),
+        ({"elasticgpu.io/gpu-core": 200, "elasticgpu.io/gpu-memory": 30720}, [15360] * 2),
+        ({"elasticgpu.com/gpu-core": 100, "elasticgpu.com/gpu-memory": 15360}, [15360]),
+        (
+            {"tke.cloud.tencent.com/qgpu-core": 100, "tke.cloud.tencent.com/qgpu-memory": 31},
+            [31 * GIB],
+        ),
+        ({"aliyun.com/gpu-mem": 30}, []),
+        ({"aliyun.com/gpu-count": 2}, []),
+        ({"aliyun.com/gpu-mem": 0, "aliyun.com/gpu-count": 2}, []),
+        ({"aliyun.com/gpu-mem": "much", "aliyun.com/gpu-count": "-2"}, []),
+        ({"aliyun.com/gpu-mem": 10**9, "aliyun.com/gpu-count": 10**6}, []),
+        ({"nvidia.com/gpu": 4}, []),
+        ({}, []),
+    ],
+)
+def test_capacity_is_divided_among_the_cards(
+    capacity: dict[str, pods.Amount], sizes: list[int]
+) -> None:
+    """As each family's own system reads it."""
+    found = registry.found(_node(capacity))
+    assert [card.memory_mib for card in found.node.cards] == sizes
+    assert [card.index for card in found.node.cards] == list(range(len(sizes)))
+    assert found.problems == ()
+
+
+@pytest.mark.parametrize("resource", ["nvidia.com/gpu", "tensorstack.dev/nvidia-gpu"])
+def test_labels_of_gpu_feature_discovery_complete_a_number(resource: str) -> None:
+    """A count alone says nothing of memory."""
+    found = registry.found(_node({resource: 4}, labels=DISCOVERED)).node
+    assert [(c.memory_mib, c.model) for c in found.cards] == [(15360, "Tesla-T4")] * 4
+    assert registry.found(_node({}, labels=DISCOVERED)).node.cards == ()
+
+
+def test_what_hami_registers_is_read_with_its_uuids_and_wins_over_a_number() -> None:
+    """Its records on pods name cards by uuid."""
+    devices = [
+        {"id": f"GPU-{i}", "index": i, "count": 10, "devmem": 24576, "devcore": 100,
+         "type": "NVIDIA A30", "numa": 1, "mode": "hami-core", "health": i != 1}
+        for i in range(2)
+    ]  # fmt: skip
+    written = {"hami.io/node-nvidia-register": json.dumps(devices)}
+    capacity: dict[str, pods.Amount] = {"aliyun.com/gpu-mem": 48, "aliyun.com/gpu-count": 2}
+    found = registry.found(_node(capacity, annotations=written)).node.cards
+    assert [(c.uuid, c.memory_mib, c.healthy, c.max_tenants, c.numa) for c in found] == [
+        ("GPU-0", 24576, True, 10, 1),
+        ("GPU-1", 24576, False, 10, 1),
+    ]
+
+
+def test_the_agents_annotation_wins_over_everything() -> None:
+    """It is the only one that knows cards of different sizes."""
+    there = (
+        cards.Card(uuid="GPU-a", index=0, memory_mib=100, model="A", links=(("GPU-b", 10),)),
+        cards.Card(uuid="GPU-b", index=1, memory_mib=200, healthy=False),
+    )
+    node = _node({"aliyun.com/gpu-mem": 30, "aliyun.com/gpu-count": 2},
+                 annotations={nodes.CARDS: nodes.encode(there)})  # fmt: skip
+    assert registry.found(node).node.cards == there
+    assert registry.found(node, sick={0}).node.cards[0].healthy is False
+
+
+TWINS = '{"version":1,"cards":[%s,%s]}'
+CARD = '{"uuid":"%s","index":%d,"memory_mib":1}'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "{", "[]", "null", '{"version": 1}', '{"version":1,"cards":[{}]}', "[" * 5000,
+        '{"version":1,"cards":[{"uuid":"a","index":0,"memory_mib":-1}]}',
+        TWINS % (CARD % ("a", 0), CARD % ("a", 1)),
+        TWINS % (CARD % ("a", 0), CARD % ("b", 0)),
+        '{"version":2,"cards":[]}',
+    ],
+)  # fmt: skip
+def test_an_annotation_that_makes_no_sense_is_a_problem_and_no_cards(text: str) -> None:
+    """Nothing is placed on what nobody understands, though the capacity may sound right."""
+    capacity: dict[str, pods.Amount] = {"aliyun.com/gpu-mem": 30, "aliyun.com/gpu-count": 2}
+    found = registry.found(_node(capacity, annotations={nodes.CARDS: text}))
+    assert found.node.cards == ()
+    assert found.problems
+
+
+@given(st.text(max_size=200))
+def test_no_text_on_a_node_raises(text: str) -> None:
+    """Whoever may edit a node must not be able to stop the scheduler."""
+    for annotation in (nodes.CARDS, "hami.io/node-nvidia-register"):
+        registry.found(_node(annotations={annotation: text}))
+
+
+def _grant(*places: tuple[str, int]) -> grants.Grant:
+    shares = tuple(grants.Share(uuid=uuid, index=i, memory_mib=5) for uuid, i in places)
+    container = grants.ContainerGrant(name="c", shares=shares)
+    return grants.Grant(pod=grants.Pod("u"), node="n", containers=(container,))
+
+
+def _uuids(grant: grants.Grant) -> list[str]:
+    return [share.uuid for container in grant.containers for share in container.shares]
+
+
+def test_grants_move_between_indexes_and_names() -> None:
+    """When an agent names the cards of a node, and when it is taken away."""
+    named = cards.Node(
+        name="n",
+        cards=tuple(cards.Card(uuid=f"GPU-{i}", index=i, memory_mib=9) for i in range(2)),
+    )
+    unnamed = cards.Node(name="n", cards=nodes.counted(2, 9))
+    by_index = _grant(("index-1", 1))
+    by_name = nodes.rebased(by_index, named)
+    assert _uuids(by_name) == ["GPU-1"]
+    assert _uuids(nodes.rebased(by_name, unnamed)) == ["index-1"]
+    assert nodes.rebased(by_name, named) is by_name
+    gone = _grant(("index-7", 7))
+    assert nodes.rebased(gone, named) == gone
+
+
+def test_a_named_card_is_never_moved_to_another_name() -> None:
+    """A card that was swapped is another card, at the same index."""
+    swapped = cards.Node(name="n", cards=(cards.Card(uuid="GPU-new", index=0, memory_mib=9),))
+    assert _uuids(nodes.rebased(_grant(("GPU-old", 0)), swapped)) == ["GPU-old"]

@@ -1,0 +1,191 @@
+"""Of several candidates one holds the lease, by client-go's rules."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.kube import candidates, scripted
+from tests.kube.candidates import leads
+
+HELD_BY_ANOTHER = {
+    "holderIdentity": "another",
+    "leaseDurationSeconds": 15,
+    "acquireTime": "2020-01-01T00:00:00.000000Z",
+    "renewTime": "2020-01-01T00:00:00.000000Z",
+    "leaseTransitions": 3,
+}
+
+
+def lease_of(spec: dict[str, object]) -> dict[str, object]:
+    """A Lease as the server has it."""
+    return {"metadata": {"name": "scheduler", "labels": {"app": "x"}}, "spec": dict(spec)}
+
+
+async def test_the_first_makes_the_lease(stage: candidates.Stage) -> None:
+    """With all that other programs expect in it."""
+    async with stage.competing("a") as a:
+        assert leads(a)
+
+    assert stage.keeper.stored == {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"namespace": "gpu-system", "name": "scheduler", "resourceVersion": "1"},
+        "spec": {
+            "holderIdentity": "a",
+            "leaseDurationSeconds": 15,
+            "acquireTime": "2026-05-01T12:00:00.000005Z",
+            "renewTime": "2026-05-01T12:00:00.000005Z",
+            "leaseTransitions": 0,
+        },
+    }
+    assert [(asked.verb, asked.path) for asked in stage.server.requests] == [
+        ("GET", candidates.PATH),
+        ("POST", candidates.FOLDER),
+    ]
+
+
+async def test_it_is_renewed_every_other_second(stage: candidates.Stage) -> None:
+    """With one request each, and without becoming another's."""
+    async with stage.competing("a") as a:
+        await stage.time.pass_s(2.0)
+        before = len(stage.server.requests)
+        await stage.time.pass_s(58.0)
+        assert leads(a)
+        assert a.term == 1
+        assert len(stage.server.requests) - before == 29
+
+    assert stage.keeper.spec["renewTime"] == "2026-05-01T12:01:00.000005Z"
+    assert stage.keeper.spec["acquireTime"] == "2026-05-01T12:00:00.000005Z"
+    assert stage.keeper.spec["leaseTransitions"] == 0
+
+
+async def test_others_wait_as_long_as_it_is_renewed(stage: candidates.Stage) -> None:
+    """For ever, if need be."""
+    async with stage.competing("a") as a, stage.competing("b") as b:
+        await stage.time.pass_s(120.0)
+        assert leads(a)
+        assert not leads(b)
+
+
+async def test_a_lease_that_is_not_renewed_is_taken_over(stage: candidates.Stage) -> None:
+    """When it has been seen unchanged for its whole duration, and not a moment sooner."""
+    b = await stage.candidate("b")
+    async with stage.competing("a"):
+        await stage.time.pass_s(1.0)
+        async with stage.running(b):  # sees the record at 1 s, and its renewal at 3 s
+            await stage.time.pass_s(2.0)
+    async with stage.running(b):
+        await stage.time.pass_s(14.9)
+        assert not leads(b)
+        await stage.time.pass_s(2.0)
+        assert leads(b)
+
+    assert stage.keeper.spec["holderIdentity"] == "b"
+    assert stage.keeper.spec["leaseTransitions"] == 1
+    assert stage.keeper.spec["acquireTime"] == stage.keeper.spec["renewTime"]
+
+
+async def test_clocks_of_others_do_not_count(stage: candidates.Stage) -> None:
+    """A record that says it is years old may be of a holder whose clock is wrong."""
+    stage.keeper.store(lease_of(HELD_BY_ANOTHER))
+    async with stage.competing("a") as a:
+        await stage.time.pass_s(14.0)
+        assert not leads(a)
+        await stage.time.pass_s(2.0)
+        assert leads(a)
+
+    assert stage.keeper.spec["leaseTransitions"] == 4
+
+
+async def test_a_longer_duration_of_the_holder_counts(stage: candidates.Stage) -> None:
+    """He relies on what he wrote, not on our settings."""
+    stage.keeper.store(lease_of({**HELD_BY_ANOTHER, "leaseDurationSeconds": 60}))
+    async with stage.competing("a") as a:
+        await stage.time.pass_s(59.0)
+        assert not leads(a)
+        await stage.time.pass_s(2.0)
+        assert leads(a)
+
+
+@pytest.mark.parametrize("spec", [{}, {"holderIdentity": ""}, {"holderIdentity": None}])
+async def test_a_lease_of_nobody_is_taken_at_once(
+    stage: candidates.Stage, spec: dict[str, object]
+) -> None:
+    """However that is written."""
+    stage.keeper.store(lease_of(spec))
+    async with stage.competing("a") as a:
+        assert leads(a)
+
+
+async def test_what_others_wrote_on_it_stays(stage: candidates.Stage) -> None:
+    """Labels are not ours to remove."""
+    stage.keeper.store(lease_of({}))
+    async with stage.competing("a"):
+        await stage.time.pass_s(4.0)
+
+    assert stage.keeper.stored is not None
+    assert stage.keeper.stored["metadata"]["labels"] == {"app": "x"}
+
+
+async def test_of_many_at_once_one_wins(stage: candidates.Stage) -> None:
+    """The writes of the others carry a version that is gone."""
+    stage.keeper.store(lease_of({}))
+    crowd = [await stage.candidate(f"c{i}") for i in range(5)]
+    async with stage.running(*crowd):
+        assert sum(map(leads, crowd)) == 1
+        await stage.time.pass_s(10.0)
+        assert sum(map(leads, crowd)) == 1
+
+    assert stage.keeper.spec["leaseTransitions"] == 1
+
+
+class TestReleasing:
+    """Who leaves in order gives the lease back."""
+
+    async def test_another_takes_over_at_once(self, stage: candidates.Stage) -> None:
+        """Without waiting for the duration."""
+        async with stage.competing("a") as a:
+            await stage.time.pass_s(4.0)
+        async with stage.competing("b") as b:
+            await stage.time.pass_s(1.0)
+            assert not leads(b)
+            await a.release()
+            assert stage.keeper.spec["holderIdentity"] == ""
+            await stage.time.pass_s(2.0)
+            assert leads(b)
+
+    async def test_it_stops_leading_first(self, stage: candidates.Stage) -> None:
+        """Before the server hears of it, so that there are never two."""
+        async with stage.competing("a") as a:
+            pass
+        seen: list[bool] = []
+
+        def respond(asked: scripted.Request) -> scripted.Step:
+            seen.append(a.leading or a.acquired.is_set())
+            return stage.keeper.respond(asked)
+
+        stage.server.respond = respond
+        await a.release()
+        assert seen == [False, False]
+
+    async def test_what_is_anothers_is_left_alone(self, stage: candidates.Stage) -> None:
+        """A release that comes late gives back nothing."""
+        async with stage.competing("a") as a:
+            pass
+        stage.keeper.store(lease_of(HELD_BY_ANOTHER))
+        await a.release()
+        assert stage.keeper.spec == HELD_BY_ANOTHER
+
+    @pytest.mark.parametrize(
+        "outage", [scripted.Hangup(), scripted.refusal(500, "InternalError")], ids=["gone", "500"]
+    )
+    async def test_it_does_not_fail(
+        self, stage: candidates.Stage, outage: scripted.Step, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """A shutdown goes on; the lease then expires by itself."""
+        async with stage.competing("a") as a:
+            pass
+        stage.keeper.outage = outage
+        await a.release()
+        assert not leads(a)
+        assert "was not given back and expires" in caplog.text

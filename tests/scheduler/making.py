@@ -1,0 +1,137 @@
+"""Makers for the extender's tests: a mirror with nodes, pods, and the bodies of requests."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from partage.core import cards, fleet
+from partage.dialects import base, nodes, pods
+from partage.scheduler import deciding, filtering, gpushare, mirror, preempting, units
+
+MEMORY = "aliyun.com/gpu-mem"
+COUNT = "aliyun.com/gpu-count"
+GIB = 1024
+
+
+class Clock:
+    """A time that tests move."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        """The time now."""
+        return self.now
+
+
+class World:
+    """An extender without its wires."""
+
+    def __init__(self, policy: str = "binpack", *, unit: str = "auto", limit: int = 64) -> None:
+        settings = base.Settings(memory_unit_mib=1 if unit == "MiB" else 1024)
+        self.freed: list[str] = []
+        self.clock = Clock()
+        self.mirror = mirror.Mirror(
+            fleet.standard(policy),
+            units.Unit(settings, fixed=unit != "auto"),
+            freed=self.freed.append,
+        )
+        self.decider = deciding.Decider(self.mirror, clock=self.clock, hold_s=15.0)
+        self.own = filtering.Filter(self.decider, limit=limit)
+        self.old = gpushare.Gpushare(self.decider)
+        self.preemption = preempting.Preemption(self.decider)
+
+    @property
+    def fleet(self) -> fleet.Fleet:
+        """The fleet."""
+        return self.mirror.fleet
+
+    def free_mib(self, node: str) -> list[int]:
+        """What each card of a node has left."""
+        state = self.fleet.state(node)
+        assert state is not None
+        return [room.free_mib for room in state.rooms]
+
+    def filter(self, body: bytes) -> dict[str, Any]:
+        """The answer of our own filter."""
+        answer: dict[str, Any] = json.loads(self.own.filter(body))
+        return answer
+
+
+def node(
+    name: str = "n1",
+    *,
+    count: int = 2,
+    units_per_card: int = 16,
+    annotations: Mapping[str, str] | None = None,
+    labels: Mapping[str, str] | None = None,
+    capacity: Mapping[str, pods.Amount] | None = None,
+    cpu: str = "64",
+) -> nodes.Node:
+    """A node as gpushare's plugin reports it; MiB if a card has so many."""
+    amounts: dict[str, pods.Amount] = {MEMORY: count * units_per_card, COUNT: count}
+    if capacity is not None:
+        amounts = dict(capacity)
+    return nodes.Node(
+        nodes.Metadata(name, f"uid-{name}", annotations or {}, labels or {}),
+        nodes.Status(
+            amounts,
+            {**amounts, "cpu": cpu, "memory": "256Gi"},
+            (nodes.Address("InternalIP", "10.0.0.1"),),
+        ),
+    )
+
+
+def carded(name: str, *sizes_mib: int, uuid: str = "GPU-{name}-{i}", **facts: Any) -> nodes.Node:
+    """A node whose agent wrote its cards down."""
+    there = [
+        cards.Card(uuid=uuid.format(name=name, i=i), index=i, memory_mib=size)
+        for i, size in enumerate(sizes_mib)
+    ]
+    return node(name, capacity={}, annotations={nodes.CARDS: nodes.encode(there)}, **facts)
+
+
+def pod(
+    name: str,
+    limits: Mapping[str, pods.Amount] | None = None,
+    *,
+    on: str = "",
+    uid: str = "",
+    annotations: Mapping[str, str] | None = None,
+    phase: str = "",
+    cpu: str = "",
+) -> pods.Pod:
+    """A pod of one container."""
+    amounts = dict(limits or {})
+    requests: dict[str, pods.Amount] = {"cpu": cpu} if cpu else {}
+    return pods.Pod(
+        pods.Metadata(name, "default", uid or f"uid-{name}", annotations or {}),
+        pods.Spec((pods.Container("main", pods.Resources(amounts, requests)),), node_name=on),
+        pods.Status(phase),
+    )
+
+
+def gpushare_record(units: int, index: int | None = None, card: int = 16) -> dict[str, str]:
+    """What gpushare's extender writes on a pod."""
+    written = {
+        "ALIYUN_COM_GPU_MEM_POD": str(units),
+        "ALIYUN_COM_GPU_MEM_DEV": str(card),
+        "ALIYUN_COM_GPU_MEM_ASSIGNED": "false",
+        "ALIYUN_COM_GPU_MEM_ASSUME_TIME": "1600000000000000000",
+    }
+    return written if index is None else written | {"ALIYUN_COM_GPU_MEM_IDX": str(index)}
+
+
+def wire_pod(name: str, limits: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+    """A pod as kube-scheduler sends it."""
+    return {
+        "metadata": {"name": name, "namespace": "default", "uid": f"uid-{name}", **more},
+        "spec": {"containers": [{"name": "main", "resources": {"limits": dict(limits)}}]},
+    }
+
+
+def args(pod: Mapping[str, Any] | None, names: Sequence[str] | None) -> bytes:
+    """The body of filter and prioritize."""
+    return json.dumps({"Pod": pod, "Nodes": None, "NodeNames": names}).encode()

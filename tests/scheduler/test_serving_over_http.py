@@ -1,0 +1,188 @@
+"""The HTTP side: probes, metrics, errors, TLS with client certificates."""
+
+from __future__ import annotations
+
+import json
+import ssl
+import subprocess
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import test_utils
+
+from partage.kube import errors as kube_errors
+from partage.scheduler import binding, kicking, metrics, serving, settings
+from tests.scheduler import making, scripted
+
+
+class Site:
+    """The routes over a world without a cluster."""
+
+    def __init__(self, *, certified: bool = False) -> None:
+        self.world = making.World()
+        self.world.mirror.nodes.put(making.node())
+        self.server = scripted.Server()
+        self.stopped = ""
+        binder = binding.Binder(
+            self.world.decider, self.server, now_ns=lambda: 1, allowed=lambda: "", timeout_s=4
+        )
+        kicker = kicking.Kicker(self.server, leading=lambda: True)
+        told = metrics.Metrics(self.world.decider, binder, kicker, {})
+        self.application = serving.application(
+            serving.Parts(
+                self.world.decider, binder, told, self.server, lambda: self.stopped, 64, certified
+            )
+        )
+
+
+@pytest.fixture
+def site() -> Site:
+    """A site."""
+    return Site()
+
+
+@pytest.fixture
+async def client(site: Site) -> AsyncIterator[test_utils.TestClient[Any, Any]]:
+    """A client of it."""
+    async with test_utils.TestClient(test_utils.TestServer(site.application)) as connected:
+        yield connected
+
+
+async def test_it_is_ready_only_when_it_may_answer(
+    site: Site, client: test_utils.TestClient[Any, Any]
+) -> None:
+    """A Service asks here only then; whoever asks all the same hears why not."""
+    assert (await client.get("/readyz")).status == 200
+    site.stopped = "another replica leads"
+    answer = await client.get("/readyz")
+    assert (answer.status, await answer.text()) == (503, "another replica leads")
+    assert (await client.get("/healthz")).status == 200
+    body = making.args(making.wire_pod("p", {making.MEMORY: "3"}), ["n1"])
+    for verb in ("/scheduler/filter", "/gpushare-scheduler/filter", "/scheduler/bind"):
+        told = await (await client.post(verb, data=body)).json()
+        assert told["Error"] == "another replica leads"
+    assert await (await client.post("/scheduler/prioritize", data=body)).json() == []
+    preempted = await (await client.post("/scheduler/preempt", data=body)).json()
+    assert preempted == {"NodeNameToMetaVictims": {}}
+
+
+async def test_the_version_is_gpushares(client: test_utils.TestClient[Any, Any]) -> None:
+    """Its clients compare it."""
+    answer = await client.get("/version")
+    assert (await answer.text(), answer.content_type) == ("0.1.0", "text/plain")
+
+
+async def test_a_failure_inside_is_an_answer_and_not_a_traceback(
+    site: Site, client: test_utils.TestClient[Any, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """kube-scheduler discards the body of anything but 200."""
+
+    def broken(*_args: object, **_more: object) -> None:
+        raise RuntimeError("secret")
+
+    monkeypatch.setattr(site.world.decider, "decide", broken)
+    body = making.args(making.wire_pod("p", {making.MEMORY: "3"}), ["n1"])
+    answer = await client.post("/scheduler/filter", data=body)
+    assert answer.status == 200
+    assert json.loads(await answer.read())["Error"] == "Partage failed inside; its log says how"
+
+
+async def test_metrics_are_few_and_name_no_card(
+    site: Site, client: test_utils.TestClient[Any, Any]
+) -> None:
+    """Latencies, holds, binds, and what is granted by group."""
+    body = making.args(making.wire_pod("p", {making.MEMORY: "3"}), ["n1"])
+    await client.post("/scheduler/filter", data=body)
+    page = await (await client.get("/metrics")).text()
+    assert 'partage_verb_seconds_count{verb="filter"} 1.0' in page
+    assert "partage_holds 1.0" in page
+    assert 'partage_cards{group="unknown"} 2.0' in page
+    assert 'partage_memory_granted_bytes{group="unknown"} 3.221225472e+09' in page
+    assert "index-0" not in page
+    assert "n1" not in page
+
+
+async def test_explain_tells_of_pods_that_are_not_there(
+    site: Site, client: test_utils.TestClient[Any, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the status that says whose fault it is."""
+    site.server.pod = None
+    assert (await client.get("/explain/default/p")).status == 404
+    assert (await client.get("/explain/default/%2e%2e")).status in (400, 404)
+    assert (await client.get("/explain/default/UPPER")).status == 400
+
+    async def down(*_args: object, **_more: object) -> None:
+        raise kube_errors.Unreachable("no API server", sent=False)
+
+    monkeypatch.setattr(site.server, "get", down)
+    answer = await client.get("/explain/default/p")
+    assert (answer.status, await answer.json()) == (502, {"error": "no API server"})
+
+
+async def test_explain_and_fit_tell_what_is_wrong_or_possible(
+    site: Site, client: test_utils.TestClient[Any, Any]
+) -> None:
+    """A request that is not allowed, one that asks for nothing, one that is too large."""
+    for limits, summary in (
+        ({making.MEMORY: "3G"}, "never: spec.containers[0]"),
+        ({}, "it asks for no GPU"),
+        ({making.MEMORY: "17"}, "never: container main asks for 17408 MiB"),
+        ({making.MEMORY: "16"}, "it fits on n1"),
+    ):
+        pod = making.wire_pod("x", limits)
+        told = await (await client.post("/fit", json=pod)).json()
+        assert told["summary"].startswith(summary), told
+    assert (await client.post("/fit", data=b"{")).status == 400
+
+
+def _certificates(folder: Path) -> None:
+    """A CA, and a certificate for the server and one for a client."""
+
+    def openssl(*args: str) -> None:
+        subprocess.run(["openssl", *args], cwd=folder, check=True, capture_output=True)
+
+    made = ("-newkey", "rsa:2048", "-nodes", "-subj", "/CN=x")
+    openssl("req", "-x509", *made, "-keyout", "ca.key", "-out", "ca.pem", "-days", "2")
+    (folder / "san").write_text("subjectAltName=IP:127.0.0.1")
+    for name in ("server", "client"):
+        openssl("req", *made, "-keyout", f"{name}.key", "-out", f"{name}.csr")
+        openssl(
+            *f"x509 -req -in {name}.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2".split(),
+            *f"-out {name}.pem -extfile san".split(),
+        )
+
+
+async def test_with_a_client_ca_only_clients_with_a_certificate_are_answered(
+    tmp_path: Path,
+) -> None:
+    """But for the probes of a kubelet, which has none."""
+    site = Site(certified=True)
+    _certificates(tmp_path)
+    at = {name: str(tmp_path / f"{name}.pem") for name in ("server", "client", "ca")}
+    keys = {name: str(tmp_path / f"{name}.key") for name in ("server", "client")}
+    chosen = settings.Server(certificate=at["server"], key=keys["server"], client_ca=at["ca"])
+    server = test_utils.TestServer(site.application, scheme="https", host="127.0.0.1")
+    await server.start_server(ssl=serving.tls(chosen))
+    anonymous = ssl.create_default_context(cafile=at["ca"])
+    known = ssl.create_default_context(cafile=at["ca"])
+    known.load_cert_chain(at["client"], keys["client"])
+    async with aiohttp.ClientSession() as session:
+        for path, trust, status in (
+            ("/gpushare-scheduler/inspect", known, 200),
+            ("/gpushare-scheduler/inspect", anonymous, 401),
+            ("/metrics", anonymous, 401),
+            ("/readyz", anonymous, 200),
+            ("/healthz", anonymous, 200),
+        ):
+            async with session.get(server.make_url(path), ssl=trust) as answer:
+                assert answer.status == status, (path, status)
+    await server.close()
+
+
+def test_a_certificate_that_cannot_be_read_is_a_users_mistake() -> None:
+    """One line, not a traceback."""
+    with pytest.raises(settings.SettingsError, match="cannot be read"):
+        serving.tls(settings.Server(certificate="/nowhere", key="/nowhere"))

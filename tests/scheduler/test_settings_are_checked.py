@@ -1,0 +1,81 @@
+"""Settings: a file, the environment over it, flags over both; what is not understood is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from partage.scheduler import serving, settings
+
+
+def _file(folder: Path, text: str) -> str:
+    path = folder / "extender.toml"
+    path.write_text(text)
+    return str(path)
+
+
+def test_without_anything_it_listens_on_loopback_at_gpushares_port() -> None:
+    """Whoever reaches it can bind pods, so nobody does by accident."""
+    chosen = settings.load("", {}, {})
+    assert (chosen.server.address, chosen.server.port) == ("127.0.0.1", 39999)
+    assert chosen.decisions.limit == 64
+
+
+def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path: Path) -> None:
+    """The nearer, the stronger."""
+    path = _file(tmp_path, 'log_level = "error"\n[server]\nport = 1\n[decisions]\nnodes = "all"\n')
+    environ = {"PORT": "12345", "LOG_LEVEL": "debug", "THREADNESS": "4"}
+    chosen = settings.load(path, environ, {"server.port": 3})
+    assert (chosen.server.port, chosen.log_level, chosen.decisions.limit) == (3, "debug", 0)
+    assert settings.load(path, environ, {}).server.port == 12345
+    assert settings.load(path, {}, {}).log_level == "error"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[server]\nprot = 1\n", "unknown field `prot` - at `$.server`"),
+        ("[sever]\n", "unknown field `sever`"),
+        ("[server]\nport = 70000\n", "port"),
+        ("[server]\nport = '1'\n", "port"),
+        ("server = 3\n", "server"),
+        ("[decisions]\nnodes = 0\n", "nodes"),
+        ("[decisions]\npolicy = 'best'\n", "best"),
+        ("[decisions]\nhold_s = 1\n", "hold_s"),
+        ("[server]\ncertificate = 'x'\n", "a certificate needs its key"),
+        ("[server]\nclient_ca = 'x'\n", "over TLS only"),
+        ("[server\n", "extender.toml"),
+    ],
+)
+def test_what_is_not_understood_is_refused_with_its_place(
+    tmp_path: Path, text: str, told: str
+) -> None:
+    """A slip must not pass for the default."""
+    with pytest.raises(settings.SettingsError, match=told.replace("$", r"\$")) as caught:
+        settings.load(_file(tmp_path, text), {}, {})
+    assert "extender.toml" in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["PORT", "THREADNESS"])
+def test_a_number_in_the_environment_has_to_be_one(name: str) -> None:
+    """gpushare took any other text for its default."""
+    with pytest.raises(settings.SettingsError, match=f"{name}='many' is not a number"):
+        settings.load("", {name: "many"}, {})
+
+
+def test_a_file_that_is_not_there_is_named() -> None:
+    """As any error."""
+    with pytest.raises(settings.SettingsError, match=r"/nowhere\.toml: No such file"):
+        settings.load("/nowhere.toml", {}, {})
+
+
+def test_what_listening_elsewhere_means_is_said() -> None:
+    """Except where clients have to show a certificate."""
+    at = settings.Server
+    assert serving.exposure(at()) == ""
+    assert "without TLS: whoever can reach it can bind pods" in serving.exposure(at("0.0.0.0"))
+    assert "without client certificates" in serving.exposure(
+        at("0.0.0.0", certificate="c", key="k")
+    )
+    assert serving.exposure(at("0.0.0.0", certificate="c", key="k", client_ca="a")) == ""
