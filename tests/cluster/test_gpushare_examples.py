@@ -121,7 +121,8 @@ def test_the_table_of_the_user_guide(plane: ControlPlane) -> None:
     plane.client.create(objects.node("node-b", cards=1, card_units=15, address="192.168.0.71"))
     plane.client.create(objects.node("node-c", cards=1, card_units=15, address="192.168.0.70"))
     for i in range(3):
-        plane.client.create(objects.pod(f"binpack-1-{i}", {MEMORY: 3}))
+        # Enough CPU that kube-scheduler, which chooses the node here, spreads them.
+        plane.client.create(objects.pod(f"binpack-1-{i}", {MEMORY: 3, "cpu": 16}))
         making.bound(plane, f"binpack-1-{i}")
     command = Path(sys.executable).with_name("kubectl-inspect-gpushare")
     shown = subprocess.run(
