@@ -57,11 +57,8 @@ def inspect(*, output: str, kubeconfig: str | None, context: str | None, node: s
 
 async def _inspected(cluster: cluster_reading.Cluster) -> inspection.Inspection:
     known = mirror.Mirror(fleet.standard(), units.Unit(base.Settings()))
-    found = [node async for node in cluster.each_node()]
-    for node in found:
+    async for node in cluster.each_node():
         known.nodes.put(node)
-    for node in found:  # only now all have said in which unit they count
-        known.vote(node.metadata.name, node)
     also = await _health(cluster, known)
     async for pod in cluster.each_pod():
         known.pods.put(pod)

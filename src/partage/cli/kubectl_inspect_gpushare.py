@@ -7,12 +7,10 @@ output, without a newline, with exit code 1.
 
 from __future__ import annotations
 
-import os
-import sys
-
 import click
 
-from partage.cli import cluster_reading, gpushare_rows, gpushare_table
+from partage.cli import cluster_reading, entry, gpushare_rows, gpushare_table
+from partage.core import errors
 
 _NAME = "kubectl inspect gpushare"
 
@@ -40,30 +38,13 @@ def command(*, details: bool, kubeconfig: str | None, context: str | None, node:
 
 def main() -> None:
     """Run the command as kubectl runs it."""
-    try:
-        code = _run()
-        sys.stdout.flush()
-    except OSError as error:
-        # Nobody reads, or the disk is full. Python must not complain once more at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if not isinstance(error, BrokenPipeError):
-            click.echo(f"{_NAME}: {error.strerror or error}", err=True)
-        code = 1
-    sys.exit(code)
+    entry.run(command, _NAME, tell=_tell)
 
 
-def _run() -> int:
-    try:
-        command(prog_name=_NAME, standalone_mode=False)
-    except cluster_reading.CannotRead as error:
-        click.echo(f"Failed due to {error.words}", nl=False)
-        return 1
-    except click.ClickException as error:
-        click.echo(f"{_NAME}: {error.format_message()} See '{_NAME} --help'.", err=True)
-        return error.exit_code
-    except click.Abort:
-        return 130  # as a shell reports an interrupt
-    return 0
+def _tell(error: errors.PartageError) -> int:
+    words = error.words if isinstance(error, cluster_reading.CannotRead) else str(error)
+    click.echo(f"Failed due to {words}", nl=False)
+    return 1
 
 
 async def _rows(cluster: cluster_reading.Cluster) -> list[gpushare_table.NodeRow]:

@@ -84,11 +84,15 @@ class Metrics:
         gaps = core.CounterMetricFamily(
             "partage_watch_gaps", "Times the whole list was read again", labels=["kind"]
         )
+        unreadable = core.CounterMetricFamily(
+            "partage_watch_unreadable", "Objects that were skipped", labels=["kind"]
+        )
         for kind, each in self._reflectors.items():
             waiting.add_metric([kind], each.waiting)
             seen.add_metric([kind], each.seen)
             gaps.add_metric([kind], each.gaps)
-        yield from (waiting, seen, gaps)
+            unreadable.add_metric([kind], each.unreadable)
+        yield from (waiting, seen, gaps, unreadable)
 
     def _granted(self) -> Iterator[core.Metric]:
         told = (
