@@ -30,7 +30,7 @@ def build() -> None:
 def up(nodes: int, cards: int, memory: str) -> None:
     """Bring the cluster up."""
     if not standing.up(nodes=nodes, cards=cards, card_gib=_gib(memory)):
-        click.echo("cluster: already up")
+        click.echo("cluster: already up, as it was; `make cluster-down cluster` makes another one")
         _show_status()
     else:
         click.echo(f"cluster: up, {nodes} nodes with {cards} cards of {_gib(memory)} GiB each")
@@ -75,7 +75,11 @@ def _show_usage() -> None:
     click.echo(f"""
     export KUBECONFIG={standing.kubeconfig()}
     alias kubectl={standing.kubectl()}
+    export PATH=$PATH:{standing.commands()}
     kubectl get nodes
+    kubectl inspect gpushare
+    partage inspect
+    curl -s {standing.address()}/explain/NAMESPACE/POD
 
 Nodes have no kubelet: pods are bound to them but never start, and a bound pod is deleted with
 `kubectl delete pod NAME --force`. Logs are in {standing.folder() / "run"}.

@@ -8,11 +8,13 @@ the same one.
 from __future__ import annotations
 
 import shutil
+import sys
 from pathlib import Path
 
-from cluster import building, control_plane, extending, locking, objects, scheduling
+from cluster import building, control_plane, extending, locking, objects, processes, scheduling
 
 EXTENDER = "extender"
+_ADDRESS = "address"  # a file
 
 
 def folder() -> Path:
@@ -28,6 +30,16 @@ def kubectl() -> Path:
 def kubeconfig() -> Path:
     """How to reach the cluster."""
     return _plane().kubeconfig
+
+
+def commands() -> Path:
+    """Where ``partage`` and kubectl's plugin are installed."""
+    return Path(sys.executable).parent
+
+
+def address() -> str:
+    """Where the extender listens."""
+    return (folder() / _ADDRESS).read_text()
 
 
 def pids() -> dict[str, int]:
@@ -84,5 +96,8 @@ def _configuration(plane: control_plane.ControlPlane) -> str:
     """The scheduler's configuration, with the extender that is started for it."""
     extender = _extender()
     extender.start()
+    (folder() / _ADDRESS).write_text(f"http://{processes.LOOPBACK}:{extender.port}")
     advertised = (objects.MEMORY, objects.COUNT)
-    return scheduling.partage(plane.kubeconfig, port=extender.port, advertised=advertised)
+    return scheduling.partage(
+        plane.kubeconfig, port=extender.port, advertised=advertised, second_name="t9k-scheduler"
+    )

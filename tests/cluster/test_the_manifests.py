@@ -36,7 +36,7 @@ def test_the_extender_works_with_the_rights_of_its_service_account(
     plane = clean_cluster
     _apply(plane)
     kubeconfig = tmp_path / "kubeconfig"
-    kubeconfig.write_text(_as_service_account(plane))
+    kubeconfig.write_text(_as_service_account(plane, "partage-extender"))
     extender = extending.Extender(tmp_path, kubeconfig, options=("--leader-elect",))
     try:
         extender.start()
@@ -50,6 +50,31 @@ def test_the_extender_works_with_the_rights_of_its_service_account(
         plane.client.delete("Pod", "a0", grace_seconds=0)
         making.bound(plane, "p")
         assert "403" not in extender.log(lines=1000)
+    finally:
+        extender.close()
+
+
+def test_in_gpushares_place_it_works_with_gpushares_rights_and_says_what_is_missing(
+    clean_cluster: ControlPlane, tmp_path: Path
+) -> None:
+    """The role of its manifest: no ConfigMaps, no patch of nodes."""
+    plane = clean_cluster
+    for manifest in _manifests("gpushare-drop-in.yaml"):
+        if manifest["kind"] == "ClusterRole":
+            nodes, pods, binding, _configmaps = manifest["rules"]
+            nodes["verbs"].remove("patch")
+            manifest["rules"] = [nodes, pods, binding]
+        plane.client.create(manifest)
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(_as_service_account(plane, "gpushare-schd-extender"))
+    extender = extending.Extender(tmp_path, kubeconfig)
+    try:
+        extender.start()
+        plane.start_scheduler(scheduling.gpushare(plane.kubeconfig, port=extender.port))
+        plane.client.create(objects.node("n1", cards=2, card_units=16))
+        plane.client.create(objects.pod("p", {MEMORY: 10}))
+        making.bound(plane, "p")
+        assert "allow list and watch" in extender.log(lines=1000)
     finally:
         extender.close()
 
@@ -96,8 +121,8 @@ def test_the_schedulers_configuration_names_every_resource_and_is_accepted(
     clean_cluster.stop_scheduler()
 
 
-def _as_service_account(plane: ControlPlane) -> str:
-    path = "/api/v1/namespaces/kube-system/serviceaccounts/partage-extender/token"
+def _as_service_account(plane: ControlPlane, name: str) -> str:
+    path = f"/api/v1/namespaces/kube-system/serviceaccounts/{name}/token"
     request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
     token = plane.client.call("POST", path, request)["status"]["token"]
     read = yaml.safe_load(plane.kubeconfig.read_text())

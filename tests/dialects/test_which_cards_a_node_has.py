@@ -130,6 +130,22 @@ def test_no_text_on_a_node_raises(text: str) -> None:
         registry.found(_node(annotations={annotation: text}))
 
 
+@pytest.mark.parametrize(
+    ("label", "value", "told"),
+    [
+        ("ack.node.gpu.schedule", "cpgu", True),
+        ("ack.node.gpu.schedule", "cgpu", False),
+        ("ack.node.gpu.placement", "packed", True),
+        ("cgpu.disable.isolation", "false", False),
+        ("something.else", "x", False),
+    ],
+)
+def test_a_slip_in_the_mode_of_a_node_is_a_problem(label: str, value: str, told: bool) -> None:
+    """Else the node would serve what its administrator wanted to keep away."""
+    found = registry.found(_node(labels={label: value}))
+    assert bool(found.problems) is told
+
+
 def _grant(*places: tuple[str, int]) -> grants.Grant:
     shares = tuple(grants.Share(uuid=uuid, index=i, memory_mib=5) for uuid, i in places)
     container = grants.ContainerGrant(name="c", shares=shares)

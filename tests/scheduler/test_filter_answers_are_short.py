@@ -61,7 +61,7 @@ def test_when_nothing_fits_every_node_has_a_reason_and_never_is_told_apart() -> 
     assert answer["FailedNodes"] == {"full": "no GPU has enough free memory"}
     assert answer["FailedAndUnresolvableNodes"] == {
         "small": "no GPU is large enough",
-        "cpu": "the node has no GPU",
+        "cpu": "the node has no GPU that Partage knows of",
         "gone": "the node is not known to Partage (yet)",
     }
 

@@ -30,7 +30,7 @@ class Site:
             self.world.decider, self.server, now_ns=lambda: 1, allowed=lambda: "", timeout_s=4
         )
         kicker = kicking.Kicker(self.server, leading=lambda: True)
-        told = metrics.Metrics(self.world.decider, binder, kicker, {})
+        told = metrics.Metrics(self.world.decider, binder, kicker, {}, lambda: self.stopped)
         self.application = serving.application(
             serving.Parts(
                 self.world.decider, binder, told, self.server, lambda: self.stopped, 64, certified
@@ -128,14 +128,15 @@ async def test_explain_and_fit_tell_what_is_wrong_or_possible(
     """A request that is not allowed, one that asks for nothing, one that is too large."""
     for limits, summary in (
         ({making.MEMORY: "3G"}, "never: spec.containers[0]"),
-        ({}, "it asks for no GPU"),
+        ({"cpu": "1"}, "it asks for no GPU"),
         ({making.MEMORY: "17"}, "never: container main asks for 17408 MiB"),
         ({making.MEMORY: "16"}, "it fits on n1"),
     ):
         pod = making.wire_pod("x", limits)
         told = await (await client.post("/fit", json=pod)).json()
         assert told["summary"].startswith(summary), told
-    assert (await client.post("/fit", data=b"{")).status == 400
+    for body in (b"{", b"{}", b'{"kind": "Deployment", "spec": {"template": {}}}', b"kind: Pod"):
+        assert (await client.post("/fit", data=body)).status == 400
 
 
 def _certificates(folder: Path) -> None:
@@ -158,7 +159,7 @@ def _certificates(folder: Path) -> None:
 async def test_with_a_client_ca_only_clients_with_a_certificate_are_answered(
     tmp_path: Path,
 ) -> None:
-    """But for the probes of a kubelet, which has none."""
+    """But for the probes of a kubelet, which has none, and the sums of the metrics."""
     site = Site(certified=True)
     _certificates(tmp_path)
     at = {name: str(tmp_path / f"{name}.pem") for name in ("server", "client", "ca")}
@@ -173,7 +174,8 @@ async def test_with_a_client_ca_only_clients_with_a_certificate_are_answered(
         for path, trust, status in (
             ("/gpushare-scheduler/inspect", known, 200),
             ("/gpushare-scheduler/inspect", anonymous, 401),
-            ("/metrics", anonymous, 401),
+            ("/explain/default/p", anonymous, 401),
+            ("/metrics", anonymous, 200),
             ("/readyz", anonymous, 200),
             ("/healthz", anonymous, 200),
         ):
@@ -184,5 +186,7 @@ async def test_with_a_client_ca_only_clients_with_a_certificate_are_answered(
 
 def test_a_certificate_that_cannot_be_read_is_a_users_mistake() -> None:
     """One line, not a traceback."""
-    with pytest.raises(settings.SettingsError, match="cannot be read"):
+    with pytest.raises(settings.SettingsError, match="certificate: /nowhere: No such file"):
         serving.tls(settings.Server(certificate="/nowhere", key="/nowhere"))
+    with pytest.raises(settings.SettingsError, match="do not go together"):
+        serving.tls(settings.Server(certificate=__file__, key=__file__))

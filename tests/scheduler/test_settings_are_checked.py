@@ -41,7 +41,7 @@ def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path: Path) -
         ("[server]\nport = '1'\n", "port"),
         ("server = 3\n", "server"),
         ("[decisions]\nnodes = 0\n", "nodes"),
-        ("[decisions]\npolicy = 'best'\n", "best"),
+        ("[decisions]\npolicy = 'best'\n", "best.*; choose from priced, binpack, spread"),
         ("[decisions]\nhold_s = 1\n", "hold_s"),
         ("[server]\ncertificate = 'x'\n", "a certificate needs its key"),
         ("[server]\nclient_ca = 'x'\n", "over TLS only"),
@@ -55,6 +55,20 @@ def test_what_is_not_understood_is_refused_with_its_place(
     with pytest.raises(settings.SettingsError, match=told.replace("$", r"\$")) as caught:
         settings.load(_file(tmp_path, text), {}, {})
     assert "extender.toml" in str(caught.value)
+
+
+def test_a_mistake_in_the_file_is_told_even_if_a_flag_covers_it(tmp_path: Path) -> None:
+    """It will not be covered for ever."""
+    with pytest.raises(settings.SettingsError, match="port"):
+        settings.load(_file(tmp_path, "[server]\nport = 'x'\n"), {}, {"server.port": 3})
+
+
+@pytest.mark.parametrize(("text", "level"), [("DEBUG", "debug"), ("warning", "warn")])
+def test_levels_are_taken_in_any_letter_case(text: str, level: str) -> None:
+    """As manifests have them."""
+    assert settings.load("", {"LOG_LEVEL": text}, {}).log_level == level
+    with pytest.raises(settings.SettingsError, match="LOG_LEVEL='loud' is not a level; choose"):
+        settings.load("", {"LOG_LEVEL": "loud"}, {})
 
 
 @pytest.mark.parametrize("name", ["PORT", "THREADNESS"])

@@ -291,6 +291,21 @@ def test_a_token_that_is_no_index_is_reported_and_ignored(gpus: str) -> None:
     assert [what for what, _ in world.mirror.problems] == ["configmap kube-system/unhealthy-gpu-n1"]
 
 
+def test_a_list_for_a_node_that_is_not_there_is_reported_while_it_is_not() -> None:
+    """A slip in its name would leave a sick card in use."""
+    world = making.World()
+    world.mirror.sick.put(_sick("n1", "0"))
+    assert list(world.mirror.problems) == [
+        ("configmap kube-system/unhealthy-gpu-n1", "there is no node n1")
+    ]
+    world.mirror.nodes.put(making.node())
+    assert len(world.mirror.problems) == 0
+    world.mirror.nodes.drop("n1")
+    assert len(world.mirror.problems) == 1
+    world.mirror.sick.drop("unhealthy-gpu-n1")
+    assert len(world.mirror.problems) == 0
+
+
 def test_configmaps_of_others_are_none_of_our_business() -> None:
     """kube-system is full of them."""
     world = making.World()

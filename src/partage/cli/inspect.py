@@ -6,18 +6,13 @@ no extender and changes nothing.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Iterator
 
 import click
 import msgspec
 import yaml
 
-from partage.cli import cluster_reading, inspection, tables
-from partage.core import fleet
-from partage.dialects import base
-from partage.kube import errors as kube_errors
-from partage.scheduler import mirror, units
+from partage.cli import cluster_reading, inspection, mirroring, tables
 
 UNKNOWN = "N/A"
 
@@ -45,8 +40,6 @@ def inspect(*, output: str, kubeconfig: str | None, context: str | None, node: s
 
     A tenant counted in the worst case has a damaged record: it counts on every card it may have.
     """
-    # What is wrong is part of the answer; it need not be logged as well.
-    logging.getLogger("partage").addHandler(logging.NullHandler())
     found = cluster_reading.read(_inspected, kubeconfig=kubeconfig, context=context, node=node)
     text = _PRINTED[output](found)
     if text:
@@ -56,26 +49,7 @@ def inspect(*, output: str, kubeconfig: str | None, context: str | None, node: s
 
 
 async def _inspected(cluster: cluster_reading.Cluster) -> inspection.Inspection:
-    known = mirror.Mirror(fleet.standard(), units.Unit(base.Settings()))
-    async for node in cluster.each_node():
-        known.nodes.put(node)
-    also = await _health(cluster, known)
-    async for pod in cluster.each_pod():
-        known.pods.put(pod)
-    return inspection.inspect(known, named=cluster.node, also=also)
-
-
-async def _health(
-    cluster: cluster_reading.Cluster, known: mirror.Mirror
-) -> tuple[inspection.Problem, ...]:
-    """Not everybody may read the lists of sick cards; the rest is worth showing without them."""
-    try:
-        async for sick in cluster.each_sick_list():
-            known.sick.put(sick)
-    except kube_errors.Forbidden as error:
-        text = f"{error.message}; cards that are listed there as sick are shown as healthy"
-        return (inspection.Problem("configmaps of kube-system", text),)
-    return ()
+    return inspection.inspect(await mirroring.read(cluster), named=cluster.node)
 
 
 def _json(found: inspection.Inspection) -> str:

@@ -78,14 +78,14 @@ class Inspection(msgspec.Struct, frozen=True, kw_only=True):
     problems: tuple[Problem, ...]
 
 
-def inspect(known: mirror.Mirror, *, named: str = "", also: tuple[Problem, ...] = ()) -> Inspection:
+def inspect(known: mirror.Mirror, *, named: str = "") -> Inspection:
     """What a mirror knows; nodes without cards are left out unless they are ``named``."""
     there = (s for s in known.fleet.states() if s.rooms or s.uses or s.node.name == named)
     states = sorted(there, key=lambda state: state.node.name)
     views = [_View(state, known) for state in states]
     found = (Problem(what, text) for what, text in known.problems)
     seen = (problem for view in views for problem in view.problems())
-    return Inspection(nodes=tuple(view.node() for view in views), problems=(*also, *found, *seen))
+    return Inspection(nodes=tuple(view.node() for view in views), problems=(*found, *seen))
 
 
 class _View:

@@ -174,6 +174,7 @@ def found(node: nodes.Node, sick: Collection[int] = ()) -> Found:
         there = ()
         problems.append(str(unreadable))
     labels = node.metadata.labels
+    problems += _slips(labels)
     bare = cards.Node(
         name=node.metadata.name,
         traits=node_traits(labels),
@@ -203,6 +204,19 @@ def cards_by(labels: Mapping[str, str]) -> str:
         d.placements[label] for d in DIALECTS for label in labels.items() if label in d.placements
     )
     return next(named, "")
+
+
+def _slips(labels: Mapping[str, str]) -> list[str]:
+    """Labels that set a mode, with a value that sets none: the node would be without any."""
+    modes: dict[str, set[str]] = {}
+    for dialect in DIALECTS:
+        for label, value in (*dialect.traits, *dialect.placements):
+            modes.setdefault(label, set()).add(value)
+    return [
+        f"label {label}: {reading.shown(labels[label])} is none of {', '.join(sorted(known))}"
+        for label, known in modes.items()
+        if len(known) > 1 and label in labels and labels[label] not in known
+    ]
 
 
 def _advertised(node: nodes.Node) -> tuple[cards.Card, ...]:

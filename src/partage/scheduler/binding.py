@@ -113,6 +113,13 @@ class Binder:
                 self._decider.release(args.pod_uid)
             raise
         self._decider.confirm(args.pod_uid)
+        log.info(
+            "bound pod %s/%s to node %s, cards %s",
+            args.pod_namespace,
+            args.pod_name,
+            args.node,
+            sorted({share.index for c in held.containers for share in c.shares}),
+        )
 
     def _marks(self, grant: grants.Grant, pod: pods.Pod) -> base.Marks:
         mirror = self._decider.mirror

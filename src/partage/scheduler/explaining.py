@@ -56,13 +56,36 @@ async def explain(mirror: mirrors.Mirror, pod: pods.Pod) -> Explanation:
         return Explanation(pod=name, summary="it asks for no GPU; Partage has no say in it")
     granted = mirror.fleet.grant_of(pod.metadata.uid)
     if pod.spec.node_name:
-        summary = f"it is bound to node {pod.spec.node_name}"
+        summary = _bound(mirror, pod)
         return Explanation(pod=name, summary=summary, grant=granted, warnings=warnings)
     fits = mirror.fleet.best(demand, limit=_SHOWN)
+    if granted is not None:
+        summary = f"node {granted.node} is held for it, and it is about to be bound"
+        return Explanation(pod=name, summary=summary, fits=fits, warnings=warnings)
     if fits:
-        summary = f"it fits on {fits[0]}" + (" (held for it)" if granted is not None else "")
+        summary = f"it fits on {fits[0]}{_unasked(pod)}"
         return Explanation(pod=name, summary=summary, fits=fits, warnings=warnings)
     return await _refused(mirror, name, demand, warnings)
+
+
+def _bound(mirror: mirrors.Mirror, pod: pods.Pod) -> str:
+    node = pod.spec.node_name
+    if not mirror.pods.is_guessed(pod.metadata.uid, node):
+        return f"it is bound to node {node}"
+    return (
+        f"it is bound to node {node}, but nothing readable says what it has there; "
+        "it is counted in the worst case, and 'partage inspect' says what is wrong"
+    )
+
+
+def _unasked(pod: pods.Pod) -> str:
+    """A pod that fits and waits all the same waits for a scheduler."""
+    if not pod.spec.scheduler_name:
+        return ""
+    return (
+        "; if it stays pending, no scheduler asked about it: "
+        f"does one have the name {pod.spec.scheduler_name!r} (spec.schedulerName)?"
+    )
 
 
 async def _refused(

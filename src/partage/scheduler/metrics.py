@@ -8,7 +8,7 @@ of one model.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import prometheus_client as prometheus
 from prometheus_client import core
@@ -32,11 +32,13 @@ class Metrics:
         binder: binding.Binder,
         kicker: kicking.Kicker,
         reflectors: Mapping[str, reflector.Reflector[object]],
+        stopped: Callable[[], str],
     ) -> None:
         self._decider = decider
         self._binder = binder
         self._kicker = kicker
         self._reflectors = reflectors
+        self._stopped = stopped
         self._groups: dict[str, list[int]] = {}
         self._registry = prometheus.CollectorRegistry()
         prometheus.ProcessCollector(registry=self._registry)
@@ -60,6 +62,8 @@ class Metrics:
         decider, binder = self._decider, self._binder
         world = decider.mirror.fleet
         gauge, counter = core.GaugeMetricFamily, core.CounterMetricFamily
+        leads = 0 if self._stopped() else 1
+        yield gauge("partage_ready", "Whether this replica leads and answers", value=leads)
         yield gauge("partage_holds", "Reservations that are not bound yet", value=world.holds)
         yield gauge("partage_waiting_pods", "Pods that wait", value=len(decider.mirror.waiting))
         yield gauge(
@@ -98,6 +102,7 @@ class Metrics:
         told = (
             ("partage_nodes", "Nodes with cards", 1),
             ("partage_cards", "Cards", 1),
+            ("partage_cards_sick", "Cards that are not healthy", 1),
             ("partage_cards_in_use", "Cards that somebody has a share of", 1),
             ("partage_memory_bytes", "Memory of all cards", _MIB),
             ("partage_memory_granted_bytes", "Memory granted", _MIB),
@@ -118,10 +123,11 @@ class Metrics:
                 await asyncio.sleep(0)
             if not state.rooms:
                 continue
-            sums = groups.setdefault(state.rooms[0].card.model or "unknown", [0] * 5)
+            sums = groups.setdefault(state.rooms[0].card.model or "unknown", [0] * 6)
             sums[0] += 1
             sums[1] += len(state.rooms)
-            sums[2] += len(state.uses)
-            sums[3] += sum([room.memory_mib for room in state.rooms])
-            sums[4] += sum([use.memory_mib for use in state.uses.values()])
+            sums[2] += sum([not room.card.healthy for room in state.rooms])
+            sums[3] += len(state.uses)
+            sums[4] += sum([room.memory_mib for room in state.rooms])
+            sums[5] += sum([use.memory_mib for use in state.uses.values()])
         self._groups = groups

@@ -34,6 +34,7 @@ class NodeSink:
         self._found[name] = found.node
         self._room[name] = room
         self._mirror.set_node(name)
+        self._mirror.sick.judge(name)
         if before is None or before.cards != found.node.cards:
             self._mirror.settle(name)
 
@@ -43,6 +44,7 @@ class NodeSink:
         self._mirror.vote(name, None)
         self._mirror.problems.set(f"node {name}", "")
         self._mirror.fleet.remove_node(name)
+        self._mirror.sick.judge(name)
 
     def keys(self) -> Collection[str]:
         return self._found.keys()

@@ -29,6 +29,7 @@ from partage.core import fleet
 from partage.dialects import nodes, pods
 from partage.kube import api as kube
 from partage.kube import credentials, lease, reflector
+from partage.kube import errors as kube_errors
 from partage.scheduler import (
     binding,
     deciding,
@@ -44,6 +45,9 @@ from partage.scheduler import (
 )
 
 log = logging.getLogger(__name__)
+
+_SICK_LISTS = "configmaps"
+_CONFIGMAPS = "/api/v1/namespaces/kube-system/configmaps"
 
 BIND_TIMEOUT_S = 4.0  # kube-scheduler waits five seconds for us
 _MARGIN_S = 1.0  # of the lease, beyond the longest bind
@@ -94,15 +98,17 @@ class Extender:
                 api, "/api/v1/nodes", nodes.Node, self.mirror.nodes, key=_name
             ),
             "pods": reflector.Reflector(api, "/api/v1/pods", pods.Pod, self.mirror.pods, key=_uid),
-            "configmaps": reflector.Reflector(
+            _SICK_LISTS: reflector.Reflector(
                 api,
-                "/api/v1/namespaces/kube-system/configmaps",
+                _CONFIGMAPS,
                 sick_sink.SickList,
                 self.mirror.sick,
                 key=_name,
             ),
         }
-        self._metrics = metrics.Metrics(self._decider, self._binder, self._kicker, self.reflectors)
+        self._metrics = metrics.Metrics(
+            self._decider, self._binder, self._kicker, self.reflectors, self.stopped
+        )
 
     def application(self) -> web.Application:
         """What is served."""
@@ -145,8 +151,9 @@ class Extender:
         start = time.monotonic()
         group.create_task(self.reflectors["nodes"].run())
         await self.reflectors["nodes"].synced.wait()
-        group.create_task(self.reflectors["configmaps"].run())
-        group.create_task(self.reflectors["pods"].run())
+        await self._check_rights()
+        for kind in self.reflectors.keys() - {"nodes"}:
+            group.create_task(self.reflectors[kind].run())
         for each in self.reflectors.values():
             await each.synced.wait()
         self.mirror.alone = self._lease is None
@@ -157,6 +164,20 @@ class Extender:
         )
         took_s = time.monotonic() - start
         log.info("read %d nodes and %d grants in %.2f s", there, granted, took_s)
+
+    async def _check_rights(self) -> None:
+        """gpushare's own role has no right to read ConfigMaps; all but sick cards works without."""
+        try:
+            await self._api.get(_CONFIGMAPS, sick_sink.SickList, {"limit": "1"})
+        except kube_errors.Forbidden as error:
+            del self.reflectors[_SICK_LISTS]
+            self.mirror.problems.set(
+                "configmaps of kube-system",
+                f"{error}; cards that are listed as sick there are used all the same: allow list "
+                "and watch, as deploy/extender.yaml does, and start the extender again",
+            )
+        except kube_errors.KubeError as error:
+            log.warning("%s", error)  # the reflector tries again
 
     async def _tick(self) -> NoReturn:
         answered = False

@@ -4,12 +4,14 @@ kube-scheduler discards the body of an answer that is not 200, so a verb that fa
 its answer, whatever went wrong. Bodies are bounded. While the cluster is not read yet, or another
 replica leads, the verbs say that, and ``/readyz`` keeps the Service from asking here.
 
-Where clients have to show a certificate, the two probes are still open to all: a kubelet has none.
+Where clients have to show a certificate, the probes and the metrics are still open to all: a
+kubelet has none, and sums name nobody.
 """
 
 from __future__ import annotations
 
 import logging
+import pathlib
 import ssl
 import time
 from collections.abc import Awaitable, Callable
@@ -89,18 +91,30 @@ def tls(server: settings.Server) -> ssl.SSLContext | None:
     """How to speak TLS; None: not at all."""
     if not server.certificate:
         return None
+    for field in ("certificate", "key", "client_ca"):
+        _check_readable(field, getattr(server, field))
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
         context.load_cert_chain(server.certificate, server.key)
         if server.client_ca:
             context.load_verify_locations(server.client_ca)
             context.verify_mode = ssl.CERT_OPTIONAL  # for the probes; see _certified
-    except (OSError, ssl.SSLError) as error:
+    except ssl.SSLError as error:
         raise settings.SettingsError(
-            f"the certificate, its key or the client CA cannot be read: {error}",
-            instead="check the paths under [server]",
+            f"[server]: certificate, key and client_ca do not go together: {error}",
+            instead="give PEM files: a certificate, its own key, and a CA",
         ) from error
     return context
+
+
+def _check_readable(field: str, path: str) -> None:
+    try:
+        if path:
+            pathlib.Path(path).read_bytes()
+    except OSError as error:
+        raise settings.SettingsError(
+            f"[server] {field}: {path}: {error.strerror or error}", instead="name a readable file"
+        ) from error
 
 
 def exposure(server: settings.Server) -> str:
@@ -176,9 +190,13 @@ class _Desk:
 
     async def fit(self, request: web.Request) -> web.Response:
         try:
-            pod = _POD.decode(await request.read())
+            body = await request.read()
+            kind, pod = _KIND.decode(body).kind, _POD.decode(body)
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-            return _error(400, f"the body is not a Pod: {str(error)[:200]}")
+            hint = "'kubectl create --dry-run=client -o json -f FILE' makes JSON of a manifest"
+            return _error(400, f"the body is not a Pod in JSON: {str(error)[:200]}; {hint}")
+        if kind not in ("", "Pod") or not pod.spec.containers:
+            return _error(400, f"{kind or 'this'} is not a Pod with containers; send its template")
         return await self._explained(pod)
 
     async def _explained(self, pod: pods.Pod) -> web.Response:
@@ -189,12 +207,17 @@ class _Desk:
 @web.middleware
 async def _certified(request: web.Request, handler: Handler) -> web.StreamResponse:
     shown = request.transport.get_extra_info("peercert") if request.transport else None
-    if shown or request.path in _PROBES:
+    if shown or request.path in _OPEN:
         return await handler(request)
     return _error(401, "show a certificate of the client CA")
 
 
-_PROBES = ("/healthz", "/readyz")
+class _Kind(msgspec.Struct, frozen=True):
+    kind: str = ""
+
+
+_OPEN = ("/healthz", "/readyz", "/metrics")
+_KIND = msgspec.json.Decoder(_Kind)
 _POD = msgspec.json.Decoder(pods.Pod)
 
 

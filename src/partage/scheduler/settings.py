@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pathlib
 import tomllib
+import typing
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -96,15 +97,29 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def load(path: str, environ: Mapping[str, str], flags: Mapping[str, Any]) -> Settings:
     """The settings in force; ``flags`` are dotted names with values that are not None."""
     written = _file(path) if path else {}
+    _convert(written, path)  # what is wrong in the file is wrong even if a flag covers it
     for name, value in (*_environment(environ).items(), *flags.items()):
         _set(written, name, value)
+    return _convert(written, "")
+
+
+def _convert(written: dict[str, Any], path: str) -> Settings:
     try:
         return msgspec.convert(written, Settings)
     except msgspec.ValidationError as error:
         where = f"{path}: " if path else ""
-        raise SettingsError(
-            f"{where}{error}", instead="see 'partage extender --help' and docs/extender.md"
-        ) from None
+        raise SettingsError(f"{where}{error}", instead=_choices(str(error))) from None
+
+
+def _choices(message: str) -> str:
+    """What can be written at the place that a message names, where that is a list of words."""
+    form: Any = Settings
+    for field in message.partition("`$.")[2].rstrip("`").split("."):
+        form = typing.get_type_hints(form).get(field) if form else None
+    words = [word for word in typing.get_args(form) if isinstance(word, str)]
+    if not words:
+        return "see 'partage extender --help' and docs/extender.md"
+    return f"choose from {', '.join(words)}"
 
 
 def _file(path: str) -> dict[str, Any]:
@@ -124,10 +139,19 @@ def _environment(environ: Mapping[str, str]) -> dict[str, Any]:
     if environ.get("PORT"):
         found["server.port"] = _number("PORT", environ["PORT"])
     if environ.get("LOG_LEVEL"):
-        found["log_level"] = environ["LOG_LEVEL"]
+        found["log_level"] = _level(environ["LOG_LEVEL"])
     if environ.get("THREADNESS"):
         _number("THREADNESS", environ["THREADNESS"])
     return found
+
+
+def _level(text: str) -> str:
+    level = {"warning": "warn"}.get(text.lower(), text.lower())
+    known = typing.get_args(typing.get_type_hints(Settings)["log_level"])
+    if level not in known:
+        instead = f"choose from {', '.join(known)}"
+        raise SettingsError(f"LOG_LEVEL={text!r} is not a level", instead=instead)
+    return level
 
 
 def _number(name: str, text: str) -> int:

@@ -36,25 +36,36 @@ class SickSink:
     def __init__(self, mirror: Mirror) -> None:
         self._mirror = mirror
         self._cards: dict[str, frozenset[int]] = {}  # by node
+        self._wrong: dict[str, list[str]] = {}  # by node that has a list: what is no index in it
 
     def put(self, found: SickList) -> None:
         name = found.metadata.name
         if not name.startswith(_SICK):
             return
         node = name.removeprefix(_SICK)
-        indexes, wrong = _indexes(found.data.get("gpus", ""))
-        ignored = (
-            f"data.gpus: {', '.join(wrong)}: not the index of a card; ignored" if wrong else ""
-        )
-        self._mirror.problems.set(f"configmap kube-system/{name}", ignored)
+        indexes, self._wrong[node] = _indexes(found.data.get("gpus", ""))
         self._set(node, indexes)
+        self.judge(node)
 
     def drop(self, name: str) -> None:
-        self._mirror.problems.set(f"configmap kube-system/{name}", "")
-        self._set(name.removeprefix(_SICK), frozenset())
+        node = name.removeprefix(_SICK)
+        self._wrong.pop(node, None)
+        self._set(node, frozenset())
+        self.judge(node)
+
+    def judge(self, node: str) -> None:
+        """Say what is wrong with a node's list: what is no index, or that there is no such node."""
+        if node not in self._wrong:
+            text = ""
+        elif self._mirror.fleet.state(node) is None:
+            text = f"there is no node {node}"
+        else:
+            wrong = ", ".join(self._wrong[node])
+            text = f"data.gpus: {wrong}: not the index of a card; ignored" if wrong else ""
+        self._mirror.problems.set(f"configmap kube-system/{_SICK}{node}", text)
 
     def keys(self) -> Collection[str]:
-        return {_SICK + node for node in self._cards}
+        return {_SICK + node for node in self._wrong}
 
     def cards(self, node: str) -> frozenset[int]:
         """The indexes of a node's sick cards."""

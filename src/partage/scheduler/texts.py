@@ -11,7 +11,7 @@ from partage.core.refusals import Code
 
 REASONS = {
     Code.NO_NODES: "the node is not known to Partage (yet)",
-    Code.NO_CARDS: "the node has no GPU",
+    Code.NO_CARDS: "the node has no GPU that Partage knows of",
     Code.NODE_MODE: "the node does not serve such GPU requests",
     Code.NO_SUCH_MODEL: "no GPU of the wanted model",
     Code.NO_SUCH_CARD: "the named GPU is not there",
