@@ -145,13 +145,49 @@ async def test_an_unknown_outcome_that_was_a_success_is_found_out_by_the_next_bi
     assert bench.world.fleet.holds == 0
 
 
+async def test_while_in_doubt_a_pod_keeps_the_very_cards_it_may_have() -> None:
+    """Another choice would give those away, and they may be taken already."""
+    bench = Bench("n1")
+    bench.server.answers = [kube_errors.Unreachable("timed out", sent=True)]
+    assert await bench.bind() != ""
+    before = bench.world.free_mib("n1")
+    for name in ("a", "b"):  # a policy would choose the other card now
+        bench.world.mirror.pods.put(
+            making.pod(name, {making.MEMORY: 4}, on="n1", annotations=making.gpushare_record(4, 1))
+        )
+    assert await bench.bind() == ""
+    record = json.loads(bench.server.bindings[0]["metadata"]["annotations"]["partage.dev/grant"])
+    assert record["containers"][0]["shares"][0]["index"] == 0
+    assert bench.world.free_mib("n1")[0] == before[0]
+
+
+async def test_while_in_doubt_no_other_node_will_do() -> None:
+    """The pod may run on the first."""
+    bench = Bench()
+    bench.server.answers = [kube_errors.Unreachable("timed out", sent=True)]
+    assert await bench.bind("n1") != ""
+    assert await bench.bind("n2") == "pod default/p is already bound to node n1, or about to be"
+    assert bench.server.bindings == []
+    assert bench.used_mib("n1") == 3 * GIB
+
+
+async def test_pods_that_vanish_between_filter_and_bind_are_forgotten() -> None:
+    """Nothing of them may stay in memory."""
+    bench = Bench()
+    bench.filter()
+    assert bench.world.decider.asking("uid-p") is not None
+    bench.world.mirror.pods.drop("uid-p")
+    bench.world.decider.expire()
+    assert bench.world.decider.asking("uid-p") is None
+
+
 async def test_a_pod_that_somebody_bound_elsewhere_counts_there() -> None:
     """Ours is given back."""
     bench = Bench()
     bench.filter()
     bench.server.answers = [_conflict()]
     bench.server.pod = _bound_to("n2")
-    assert await bench.bind("n1") == "pod default/p is already bound to node n2"
+    assert await bench.bind("n1") == "pod default/p is already bound to node n2, or about to be"
     assert (bench.used_mib("n1"), bench.used_mib("n2")) == (0, 3 * GIB)
 
 

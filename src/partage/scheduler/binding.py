@@ -97,10 +97,7 @@ class Binder:
     async def _grant(
         self, args: wire.BindingArgs, pod: pods.Pod, demand: demands.PodDemand
     ) -> None:
-        # Decided on the state of this moment, and recorded before anything else can happen.
-        held = self._decider.hold(pod, demand, args.node)
-        if isinstance(held, refusals.Refusal):
-            raise Refused(held.text)
+        held = self._held(args, pod, demand)
         self._decider.begin(held)
         try:
             await self._send(args, self._marks(held, pod))
@@ -120,6 +117,22 @@ class Binder:
             args.node,
             sorted({share.index for c in held.containers for share in c.shares}),
         )
+
+    def _held(
+        self, args: wire.BindingArgs, pod: pods.Pod, demand: demands.PodDemand
+    ) -> grants.Grant:
+        """What the pod gets: decided on the state of this moment, and recorded in the same step.
+
+        Where an earlier attempt may have succeeded, it is what that one said, and nothing else.
+        """
+        doubted = self._decider.doubted(args.pod_uid)
+        if doubted is not None:
+            _same_node(args, doubted.node)
+            return doubted
+        held = self._decider.hold(pod, demand, args.node)
+        if isinstance(held, refusals.Refusal):
+            raise Refused(held.text)
+        return held
 
     def _marks(self, grant: grants.Grant, pod: pods.Pod) -> base.Marks:
         mirror = self._decider.mirror
@@ -182,7 +195,8 @@ def _unknown(error: errors.PartageError) -> bool:
 
 def _same_node(args: wire.BindingArgs, node: str) -> None:
     if node != args.node:
-        raise Refused(f"pod {args.pod_namespace}/{args.pod_name} is already bound to node {node}")
+        pod = f"pod {args.pod_namespace}/{args.pod_name}"
+        raise Refused(f"{pod} is already bound to node {node}, or about to be")
 
 
 def _path(args: wire.BindingArgs) -> str:

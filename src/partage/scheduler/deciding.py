@@ -98,6 +98,10 @@ class Decider:
         self._forget(uid)
         self.mirror.release(uid)
 
+    def doubted(self, uid: str) -> grants.Grant | None:
+        """What the pod may have been bound with already, if nobody knows."""
+        return self._binding.get(uid) if self.mirror.fleet.hold_of(uid) is not None else None
+
     def begin(self, grant: grants.Grant) -> None:
         """A grant is being bound; whoever asks about its pod meanwhile hears of no other node."""
         self._binding[grant.pod.uid] = grant
@@ -113,10 +117,12 @@ class Decider:
         self.mirror.fleet.extend(uid, self._clock() + _DOUBT_S)
 
     def expire(self) -> None:
-        """End the holds whose time has come."""
-        for grant in self.mirror.fleet.expire(self._clock()):
-            self._forget(grant.pod.uid)
+        """End the holds whose time has come, and forget those that ended by themselves."""
+        world = self.mirror.fleet
+        for grant in world.expire(self._clock()):
             self.mirror.freed(grant.node)
+        for uid in [uid for uid in self._asking if world.hold_of(uid) is None]:
+            self._forget(uid)
 
     def _forget(self, uid: str) -> None:
         self._asking.pop(uid, None)

@@ -66,6 +66,8 @@ async def run(chosen: settings.Settings, *, started: Callable[[str], None]) -> N
         extender = Extender(chosen, api)
         async with _listening(chosen.server, extender.application(), started):
             await _until(stop, extender)
+        # Only now: a bind that was under way has ended, and another replica may begin.
+        await extender.leave()
 
 
 class Extender:
@@ -78,6 +80,7 @@ class Extender:
         self._limit = decisions.limit
         self._certified = bool(chosen.server.client_ca)
         self._lease = _lease(chosen.leader, api)
+        self._leaving = False
         self._term = 0  # of the lease, for which everything was read
         self._kicker = kicking.Kicker(api, leading=self._leads)
         self.mirror = mirror.Mirror(
@@ -126,7 +129,7 @@ class Extender:
 
     def stopped(self) -> str:
         """Why it does not answer just now; empty if it does."""
-        if not self._leads():
+        if self._leaving or not self._leads():
             return texts.NOT_LEADING
         unread = [kind for kind, each in self.reflectors.items() if not each.synced.is_set()]
         return texts.NOT_READY.format(kinds=", ".join(unread)) if unread else ""
@@ -141,6 +144,10 @@ class Extender:
             group.create_task(self._kicker.run(self._decider))
             group.create_task(learning.run(self.mirror))
         raise AssertionError("tasks that never end have ended")
+
+    def refuse(self) -> None:
+        """Answer nothing any more; what is under way goes on."""
+        self._leaving = True
 
     async def leave(self) -> None:
         """Give the lease back, so that another replica need not wait for its end."""
@@ -247,12 +254,12 @@ async def _until(stop: asyncio.Event, extender: Extender) -> None:
     stopping = asyncio.create_task(stop.wait())
     await asyncio.wait([working, stopping], return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()
+    extender.refuse()
     if working.done():
         await working
     working.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await working
-    await extender.leave()
 
 
 def _lease(leader: settings.Leader, api: kube.Api) -> lease.Lease | None:
