@@ -6,7 +6,7 @@ import itertools
 
 from hypothesis import given, settings
 
-from partage.core import cards, demands, fitting, grants, plans
+from partage.core import cards, demands, fitting, grants, plans, refusals, searching
 from partage.core.policies import binpack
 from partage.core.rooms import NodeState, Room
 from tests import strategies
@@ -122,10 +122,14 @@ def test_few_candidates_are_served_first() -> None:
 
 
 def test_many_equal_containers_are_no_search() -> None:
-    """More cards to be found than steps are allowed is fine, if each is found at once."""
+    """However many there are, each is found at once; but there is a limit to how many."""
     world = fleet_of(node("n0", *[100] * 8))
 
-    assert world.best(pod(*[share(1)] * 300)) == ["n0"]
+    assert world.best(pod(*[share(1)] * searching.MOST_SLOTS)) == ["n0"]
+    too_many = pod(*[share(1)] * (searching.MOST_SLOTS + 1))
+    assert world.best(too_many) == []
+    (refused,) = world.refuse(too_many)
+    assert refused.code is refusals.Code.NOT_FOUND
 
 
 def test_a_pod_made_to_be_searched_for_ever_is_given_up() -> None:

@@ -32,6 +32,12 @@ def test_init_containers_count_at_their_moment_and_sidecars_always() -> None:
     assert loads.of(pods.Pod(spec=spec)) == loads.Load(3000, 4096)
 
 
+def test_thousands_of_init_containers_are_gone_through_once() -> None:
+    """The API server takes them; the last one is as quickly counted as the first."""
+    many = (_container("1", always=True),) * 3000
+    assert loads.of(pods.Pod(spec=pods.Spec((_container("1"),), many))).cpu_milli == 3_001_000
+
+
 def test_a_limit_without_a_request_is_the_request_and_overhead_comes_on_top() -> None:
     """The API server fills in the first, a runtime class the second."""
     container = pods.Container("c", pods.Resources({"cpu": 2, "memory": "2Gi"}, {"cpu": "1"}))

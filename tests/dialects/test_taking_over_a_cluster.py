@@ -105,12 +105,17 @@ def test_our_record_goes_before_the_familys() -> None:
     assert _shares(_granted(both, node)) == {"main": [(0, 3072, 0)]}
 
 
-def test_our_record_outlives_the_card() -> None:
-    """A card that vanished, or shrank, does not make a grant damaged."""
+def test_our_record_outlives_a_card_that_shrank_but_not_one_that_is_not_there() -> None:
+    """A record that names no card of the node would take its room from nobody."""
     pod = making.single({"aliyun.com/gpu-mem": 3})
     grant = making.grant(pod, making.node(16384, 16384), 1)
     marks = making.marks(grant, pod, making.node(16384, 16384))
-    assert _granted(making.bound(pod, marks.annotations), making.node(1024)) == grant
+    bound = making.bound(pod, marks.annotations)
+    assert _granted(bound, making.node(1024, 1024)) == grant
+    assert _granted(bound, making.node()) == grant  # nobody knows its cards just now
+    lost = registry.granted(bound, making.node(16384), making.SETTINGS)
+    assert isinstance(lost, grants.Damage)
+    assert "has no card" in lost.problem
 
 
 def test_our_record_may_grow_fields() -> None:

@@ -102,6 +102,9 @@ def test_the_agents_annotation_wins_over_everything() -> None:
 
 
 TWINS = '{"version":1,"cards":[%s,%s]}'
+MANY = json.dumps(
+    {"version": 1, "cards": [{"uuid": f"{i}", "index": i, "memory_mib": 1} for i in range(257)]}
+)
 CARD = '{"uuid":"%s","index":%d,"memory_mib":1}'
 
 
@@ -113,6 +116,9 @@ CARD = '{"uuid":"%s","index":%d,"memory_mib":1}'
         TWINS % (CARD % ("a", 0), CARD % ("a", 1)),
         TWINS % (CARD % ("a", 0), CARD % ("b", 0)),
         '{"version":2,"cards":[]}',
+        '{"version":1,"cards":[{"uuid":"a","index":0,"memory_mib":%s}]}' % ("9" * 30),
+        '{"version":1,"cards":[{"uuid":"a","index":5000,"memory_mib":1}]}',
+        MANY,
     ],
 )  # fmt: skip
 def test_an_annotation_that_makes_no_sense_is_a_problem_and_no_cards(text: str) -> None:

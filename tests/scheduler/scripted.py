@@ -23,12 +23,15 @@ class Server(kube.Api):
         self.answers: list[Exception | None] = []
         self.bindings: list[dict[str, Any]] = []
         self.reads = 0
+        self.away = False
         self.gate = asyncio.Event()
         self.gate.set()
 
     async def get(self, path: str, form: Any, query: Any = None) -> Any:
         """Read the pod."""
         self.reads += 1
+        if self.away:
+            raise kube_errors.Unreachable("no answer", sent=False)
         assert path == "/api/v1/namespaces/default/pods/p"
         if self.pod is None:
             raise kube_errors.NotFound(404, "NotFound", "no pod")

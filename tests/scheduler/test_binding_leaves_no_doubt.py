@@ -129,7 +129,49 @@ async def test_an_unknown_outcome_keeps_the_room_for_longer_than_a_request_lives
     assert bench.used_mib() == 3 * GIB
     assert bench.filter() == ["n1"]  # it may be bound there already, so nowhere else
     bench.world.clock.now += 60
+    await bench.binder.settle()  # nothing that was sent can happen any more, so the pod knows
+    assert bench.used_mib() == 0
+    assert not bench.binder.busy
+
+
+async def test_while_the_server_is_away_a_doubt_stays() -> None:
+    """Time alone proves nothing: the pod has to be read."""
+    bench = Bench()
+    bench.server.answers = [kube_errors.Unreachable("timed out", sent=True)]
+    assert await bench.bind() != ""
+    bench.world.clock.now += 1000
+    bench.server.away = True
+    await bench.binder.settle()
     bench.world.decider.expire()
+    assert bench.used_mib() == 3 * GIB
+    assert bench.binder.busy
+    bench.server.away = False
+    bench.server.pod = _bound_to("n1")
+    await bench.binder.settle()
+    assert bench.used_mib() == 3 * GIB
+    assert bench.world.fleet.holds == 0
+    assert not bench.binder.busy
+
+
+async def test_a_doubt_about_a_pod_that_is_gone_ends() -> None:
+    """Nobody has what it may have had."""
+    bench = Bench()
+    bench.server.answers = [kube_errors.Unreachable("timed out", sent=True)]
+    assert await bench.bind() != ""
+    bench.world.clock.now += 1000
+    bench.server.pod = None
+    await bench.binder.settle()
+    assert bench.used_mib() == 0
+    assert not bench.binder.busy
+
+
+async def test_a_pod_that_the_watch_dropped_is_not_put_again() -> None:
+    """A read may be older than the word that the pod is gone."""
+    bench = Bench()
+    bench.server.pod = _bound_to("n1")
+    bench.world.mirror.pods.put(_bound_to("n1"))
+    bench.world.mirror.pods.drop("uid-p")
+    assert await bench.bind() == "pod default/p is gone"
     assert bench.used_mib() == 0
 
 
@@ -310,4 +352,7 @@ def test_annotations_that_would_freeze_the_pod_are_refused() -> None:
         base.Marks({}, {"label": "not a value!"}),
     ):
         with pytest.raises(names.IllegalName):
-            names.check_marks(marks)
+            names.check_marks(marks, making.pod("p"))
+    crowded = making.pod("p", annotations={"mine": "x" * names.MOST_BYTES})
+    with pytest.raises(names.IllegalName, match="with its grant"):
+        names.check_marks(base.Marks({"a": "b"}), crowded)

@@ -394,6 +394,131 @@ def test_a_grant_that_somebody_else_made_is_reported() -> None:
     assert "pod default/a" in text
 
 
+def test_a_label_that_is_changed_later_makes_no_room() -> None:
+    """What a pod was granted counts as long as it lives, whatever its owner writes on it."""
+    world = making.World()
+    world.mirror.nodes.put(making.node())
+    bound = _bound(world, "a", 16, "n1")
+    world.mirror.pods.put(bound)
+    before = world.free_mib("n1")
+    changes: tuple[dict[str, dict[str, str]], ...] = (
+        {"labels": {"aliyun.com/gpu-count": "16"}},
+        {"labels": {"aliyun.com/gpu-count": "nope"}},
+        {"annotations": {}},
+        {"annotations": {"partage.dev/grant": "x"}},
+        {"annotations": {**bound.metadata.annotations, **_moved(bound)}},
+    )
+    for change in changes:
+        meta = msgspec.structs.replace(bound.metadata, **change)
+        world.mirror.pods.put(msgspec.structs.replace(bound, metadata=meta))
+        assert world.free_mib("n1") == before, change
+        assert [what for what, _ in world.mirror.problems] == ["pod default/a"]
+    world.mirror.pods.put(bound)
+    assert len(world.mirror.problems) == 0
+
+
+def _moved(bound: pods.Pod) -> dict[str, str]:
+    record = bound.metadata.annotations["partage.dev/grant"]
+    return {"partage.dev/grant": record.replace("index-0", "index-9").replace('x":0', 'x":9')}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"labels": {"aliyun.com/gpu-count": "16"}},
+        {"labels": {"aliyun.com/gpu-count": "nope"}},
+        {"annotations": {"partage.dev/grant": "x", "partage.dev/qos": "offline"}},
+        {"annotations": {}},
+    ],
+    ids=["divided", "unreadable", "forged", "taken away"],
+)
+def test_after_a_restart_a_changed_pod_counts_undivided_on_every_card(
+    change: dict[str, dict[str, str]],
+) -> None:
+    """Limits cannot be changed, labels and annotations can: the most they can mean counts."""
+    world = making.World()
+    world.mirror.nodes.put(making.node())
+    bound = _bound(world, "a", 10, "n1")
+    meta = msgspec.structs.replace(bound.metadata, **change)
+    world.mirror.pods.put(msgspec.structs.replace(bound, metadata=meta))
+    assert world.free_mib("n1") == [6 * GIB, 6 * GIB]
+
+
+def test_after_a_restart_a_record_of_a_card_that_is_not_there_counts_everywhere() -> None:
+    """Else its room would be taken from nobody."""
+    world = making.World()
+    world.mirror.nodes.put(making.node())
+    bound = _bound(world, "a", 10, "n1")
+    forged = {**bound.metadata.annotations, **_moved(bound)}
+    meta = msgspec.structs.replace(bound.metadata, annotations=forged)
+    world.mirror.pods.put(msgspec.structs.replace(bound, metadata=meta))
+    assert world.free_mib("n1") == [6 * GIB, 6 * GIB]
+
+
+@pytest.mark.parametrize(
+    ("limits", "annotations"),
+    [({"cpu": 1}, {"partage.dev/cards": "all"}), ({"partage.dev/foo": 0}, {}), ({}, {})],
+)
+def test_a_pod_without_any_amount_of_a_card_holds_nothing(
+    limits: dict[str, pods.Amount], annotations: dict[str, str]
+) -> None:
+    """kube-scheduler does not ask about it, and nobody may block cards by a word."""
+    world = making.World()
+    world.mirror.nodes.put(making.node())
+    world.mirror.pods.put(making.pod("a", limits, on="n1", annotations=annotations))
+    assert world.free_mib("n1") == [16 * GIB, 16 * GIB]
+
+
+def test_a_hold_moves_with_the_names_of_its_cards_and_stays_a_hold() -> None:
+    """An agent may name the cards of a node while a bind is under way."""
+    world = making.World()
+    world.mirror.nodes.put(making.node())
+    body = making.args(making.wire_pod("p", {making.MEMORY: "10"}), ["n1"])
+    assert world.filter(body)["NodeNames"] == ["n1"]
+    world.mirror.nodes.put(making.carded("n1", 16 * GIB, 16 * GIB))
+    assert sorted(world.free_mib("n1")) == [6 * GIB, 16 * GIB]
+    assert world.fleet.holds == 1
+    world.clock.now += 20
+    world.decider.expire()
+    assert world.free_mib("n1") == [16 * GIB, 16 * GIB]
+
+
+@pytest.mark.parametrize("device", [{"id": "GPU-1", "devmem": 0}, {"id": "", "devmem": 5}])
+def test_cards_that_another_plugin_describes_impossibly_are_a_problem(
+    device: dict[str, object],
+) -> None:
+    """Not the end of the process."""
+    world = making.World()
+    register = {"hami.io/node-nvidia-register": msgspec.json.encode([device]).decode()}
+    world.mirror.nodes.put(making.node(annotations=register))
+    assert [what for what, _ in world.mirror.problems] == ["node n1"]
+
+
+def test_an_object_that_breaks_our_reading_does_not_break_the_watch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A bound pod counts as everything then, and a node as it was."""
+    world = making.World()
+    world.mirror.nodes.put(making.node())
+
+    def broken(*_args: object) -> None:
+        raise RuntimeError("ours")
+
+    monkeypatch.setattr(registry, "demand", broken)
+    monkeypatch.setattr(registry, "found", broken)
+    world.mirror.pods.put(making.pod("a", {making.MEMORY: 1}, on="n1"))
+    world.mirror.nodes.put(making.node(count=3))
+    assert world.free_mib("n1") == [0, 0]
+    assert [what for what, _ in world.mirror.problems] == ["node n1", "pod default/a"]
+
+
+def test_what_is_kept_of_an_unsettled_pod_is_small() -> None:
+    """A tenant can write 256 KiB on a pod, and damage its record on purpose."""
+    large = {"mine": "x" * 200_000, "partage.dev/grant": "\U0001f680" * 60_000}
+    kept = registry.trimmed(making.pod("a", {making.MEMORY: 1}, annotations=large))
+    assert sum(map(len, kept.metadata.annotations.values())) < 100
+
+
 def test_settings_have_a_unit_before_any_node_is_known() -> None:
     """GiB is what the plugin counts unless it is told otherwise."""
     assert making.World().mirror.settings == base.Settings()

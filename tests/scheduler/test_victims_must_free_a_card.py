@@ -77,9 +77,43 @@ def test_whole_pods_are_answered_in_the_short_form() -> None:
     assert _preempt(_world(), 16, "a", key="whole") == {"n1": ["uid-a"]}
 
 
-def test_a_pod_that_fits_without_any_victim_needs_none() -> None:
-    """Then the node is left out: nobody is to be evicted there, and an empty list is an error."""
-    assert _preempt(_world(), 4, "a") == {}
+def test_where_the_pod_would_fit_anyway_the_victims_stay_as_proposed() -> None:
+    """They were proposed for a reason that is none of ours, and an empty list is an error."""
+    assert _preempt(_world(), 4, "a") == {"n1": ["uid-a"]}
+
+
+def test_a_victim_without_a_card_is_never_spared() -> None:
+    """It holds something else that the pod needs: a port, a volume, a network card."""
+    world = _world()
+    world.mirror.pods.put(making.pod("web", {}, on="n1"))
+    assert _preempt(world, 16, "web", "a") == {"n1": ["uid-web", "uid-a"]}
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"spec": {"affinity": {"podAntiAffinity": {}}}},
+        {"spec": {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]}},
+        {"port": 8080},
+        {"limits": {"example.com/nic": "1"}},
+    ],
+    ids=["affinity", "volume", "port", "resource"],
+)
+def test_a_pod_with_other_needs_spares_nobody(more: dict[str, Any]) -> None:
+    """Whoever was proposed may be in the way of those."""
+    pod = making.wire_pod("p", {making.MEMORY: "16", **more.get("limits", {})})
+    pod["spec"] |= more.get("spec", {})
+    if "port" in more:
+        pod["spec"]["containers"][0]["ports"] = [{"hostPort": more["port"]}]
+    uids = [{"UID": "uid-b"}, {"UID": "uid-a"}]
+    body = {"Pod": pod, "NodeNameToMetaVictims": {"n1": {"Pods": uids}}}
+    answer = json.loads(_world().preemption.preempt(json.dumps(body).encode()))
+    assert answer["NodeNameToMetaVictims"]["n1"]["Pods"] == uids
+
+
+def test_a_victim_that_is_named_twice_is_one() -> None:
+    """Whatever the list looks like."""
+    assert _preempt(_world(), 16, "a", "a") == {"n1": ["uid-a", "uid-a"]}
 
 
 def test_preemption_changes_nothing() -> None:

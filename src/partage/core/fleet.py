@@ -75,6 +75,10 @@ class Fleet:
         self._expiries.pop(grant.pod.uid, None)
         self._inventory.add(grant)
 
+    def rename(self, grant: grants.Grant) -> None:
+        """Count a pod's grant under the names that its cards have now; a hold stays a hold."""
+        self._inventory.add(grant)
+
     def release(self, uid: str) -> grants.Grant | None:
         """Give back what a pod had; None if it had nothing."""
         self._expiries.pop(uid, None)

@@ -21,6 +21,7 @@ from partage.core.rooms import NodeState, Room
 Chosen = tuple[tuple[int, ...], ...]  # per container, the positions of its cards on the node
 
 MOST_STEPS = 250
+MOST_SLOTS = 128  # containers times cards; a pod that needs more is not searched for
 
 
 class CardPolicy(Protocol):
@@ -33,15 +34,23 @@ class CardPolicy(Protocol):
 
 def search(state: NodeState, plan: Plan, policy: CardPolicy) -> Chosen | None:
     """One arrangement of all parts, or None if there is none (or none was found in time)."""
-    return _Search(state, plan, policy).run() if _conceivable(state, plan) else None
+    if _slots(state, plan) > MOST_SLOTS or not _conceivable(state, plan):
+        return None
+    return _Search(state, plan, policy).run()
 
 
 def gives_up(state: NodeState, plan: Plan, policy: CardPolicy) -> bool:
     """Whether the search ends without knowing: no arrangement was found, but not all were tried."""
     if plan.bundle is not None or not _conceivable(state, plan):
         return False
+    if _slots(state, plan) > MOST_SLOTS:
+        return True
     attempt = _Search(state, plan, policy)
     return attempt.run() is None and attempt.exhausted
+
+
+def _slots(state: NodeState, plan: Plan) -> int:
+    return sum(_count(state, part) for part in plan.parts)
 
 
 def _conceivable(state: NodeState, plan: Plan) -> bool:

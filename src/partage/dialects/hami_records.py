@@ -49,17 +49,18 @@ def registered(node: nodes.Node) -> tuple[cards.Card, ...]:
     if text is None:
         return ()
     found = nodes.decoded(REGISTER, text, list[_Registered])
-    return tuple(
-        cards.Card(
-            uuid=device.id,
-            index=device.index,
-            memory_mib=device.devmem,
-            model=device.type,
-            healthy=device.health,
-            max_tenants=max(1, device.count),
-            numa=device.numa if device.numa >= 0 else None,
-        )
-        for device in found
+    return nodes.bounded(REGISTER, (_card(device) for device in found))
+
+
+def _card(device: _Registered) -> cards.Card:
+    return cards.Card(
+        uuid=device.id,
+        index=device.index,
+        memory_mib=device.devmem,
+        model=device.type,
+        healthy=device.health,
+        max_tenants=max(1, device.count),
+        numa=device.numa if device.numa >= 0 else None,
     )
 
 

@@ -117,7 +117,7 @@ def encode(grant: grants.Grant) -> str:
 def decode(pod: pods.Pod, node: cards.Node) -> grants.Grant | None:
     """The grant recorded on a pod; None if there is no record.
 
-    Cards that the node does not have (any more) are no damage: a grant outlives its card.
+    Whether the node has its cards is not asked here.
     """
     if GRANT not in pod.metadata.annotations:
         return None

@@ -20,6 +20,10 @@ CARDS = "partage.dev/cards"
 VERSION = 1
 MOST_TEXT = 1 << 18  # characters; Kubernetes takes no more for all annotations of an object
 
+MOST_CARDS = 256  # of a node: sixteen machines' worth, or each of them cut into sixteen
+MOST_INDEX = reading.MOST_CARDS
+MOST_MIB = 1 << 32
+
 _UNNAMED = "index-"  # no uuid of a driver begins so
 _LARGEST_GIB = 1024  # of one card; a larger number counts MiB
 
@@ -96,7 +100,7 @@ def published(node: Node) -> tuple[cards.Card, ...] | None:
     if found.version != VERSION:
         problem = f"its version is {found.version}, and {VERSION} is known here"
         raise Unreadable(reading.annotation_field(CARDS), problem)
-    return found.cards
+    return bounded(CARDS, found.cards)
 
 
 def decoded(annotation: str, text: str, form: type[reading.Decoded]) -> reading.Decoded:
@@ -110,6 +114,21 @@ def decoded(annotation: str, text: str, form: type[reading.Decoded]) -> reading.
         raise Unreadable(field, f"not the JSON it should be: {str(error)[:120]}") from None
     except RecursionError:
         raise Unreadable(field, "JSON that is nested too deeply") from None
+
+
+def bounded(annotation: str, found: Iterable[cards.Card]) -> tuple[cards.Card, ...]:
+    """The cards that an annotation names, if they are as many and as large as cards can be."""
+    field = reading.annotation_field(annotation)
+    try:
+        there = tuple(found)
+    except ValueError as error:
+        raise Unreadable(field, str(error)[:120]) from None
+    if len(there) > MOST_CARDS:
+        raise Unreadable(field, f"{len(there)} cards are too many")
+    for card in there:
+        if max(card.memory_mib, card.foreign_memory_mib) > MOST_MIB or card.index >= MOST_INDEX:
+            raise Unreadable(field, f"card {reading.shown(card.uuid)}: a number out of proportion")
+    return there
 
 
 def counted(count: int, memory_mib: int, model: str = "") -> tuple[cards.Card, ...]:

@@ -14,7 +14,7 @@ from typing import ClassVar
 
 import msgspec
 
-from partage.core import cards, demands, errors, quantities
+from partage.core import cards, demands
 from partage.dialects import aliyun, base, hami, nodes, pods, reading
 
 CARDS = hami.CARDS
@@ -32,7 +32,7 @@ class Nvidia(base.Dialect):
     def speaks(self, pod: pods.Pod) -> bool:
         written = [spot.container.resources for spot in pods.spots(pod)]
         amounts = [kind.get(CARDS, 0) for r in written for kind in (r.limits, r.requests)]
-        return not all(map(_nothing, amounts)) and not hami.speaks(pod)
+        return not all(map(reading.nothing, amounts)) and not hami.speaks(pod)
 
     def demand(self, request: base.Request) -> demands.PodDemand:
         asking = tuple(asking for asking in request.askings if asking.get(CARDS))
@@ -56,14 +56,6 @@ def discovered(node: nodes.Node) -> tuple[cards.Card, ...]:
 
 def _number(text: str) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
-
-
-def _nothing(amount: pods.Amount) -> bool:
-    """Whether an amount is a way to write zero; what cannot be read is not."""
-    try:
-        return quantities.parse(str(amount)) == 0
-    except (errors.QuantityError, ValueError):  # Python does not print integers of any length
-        return False
 
 
 def _demand(asking: reading.Asking) -> demands.Demand:

@@ -39,6 +39,14 @@ CORES = Range("percent of a card, 100 for each whole card", 100 * MOST_CARDS)
 PERCENT = Range("percent of one card", 100)
 
 
+def nothing(amount: pods.Amount) -> bool:
+    """Whether an amount is a way to write zero; what cannot be read is not."""
+    try:
+        return quantities.parse(str(amount)) == 0
+    except (errors.QuantityError, ValueError):  # Python does not print integers of any length
+        return False
+
+
 def units(unit: str) -> Range:
     """Amounts of memory that are counted in a unit; suffixes would multiply them once more."""
     return Range(f"a number of {unit}, without a suffix", 10_000_000)

@@ -11,7 +11,7 @@ gives no device to a container that names none.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 import msgspec
 
@@ -44,6 +44,7 @@ DIALECTS: tuple[base.Dialect, ...] = (
     nvidia.Nvidia(),
 )
 _BY_NAME = {dialect.name: dialect for dialect in DIALECTS}
+_RESOURCES = frozenset(name for dialect in DIALECTS for name in dialect.resources)
 
 
 def demand(pod: pods.Pod, settings: base.Settings) -> demands.PodDemand | None:
@@ -100,8 +101,22 @@ def granted(
     try:
         asked = demand(pod, settings)
     except errors.DemandError as error:
-        return damage(error)
+        return damage(error) if asks(pod) else None
     return None if asked is None else recorded(pod, asked, node, settings)
+
+
+def asks(pod: pods.Pod) -> bool:
+    """Whether a container names any amount of a card, allowed or not.
+
+    Without that a pod holds nothing, whatever its annotations say: the kubelet gives no device to
+    a container that names none.
+    """
+    return any(
+        name in _RESOURCES and not reading.nothing(amount)
+        for container in (*pod.spec.init_containers, *pod.spec.containers)
+        for amounts in (container.resources.limits, container.resources.requests)
+        for name, amount in amounts.items()
+    )
 
 
 def recorded(
@@ -113,7 +128,7 @@ def recorded(
         if record is None:
             return _taken_over(pod, node, settings)
         _compare(record, asked, pod, node, settings)
-        return nodes.rebased(record, node)
+        return _located(nodes.rebased(record, node), node)
     except records.Unreadable as unreadable:
         return unreadable.damage
 
@@ -126,14 +141,17 @@ def damage(error: errors.DemandError) -> grants.Damage:
 def worst(pod: pods.Pod, node: cards.Node, settings: base.Settings) -> grants.Grant:
     """The most that a bound pod can have, where nothing readable says what it has.
 
-    It has what it asks for, on whichever cards: so it is counted on every card. A pod whose demand
-    cannot be read either has all of them.
+    It has what it asks for, on whichever cards: so it is counted on every card. Its limits cannot
+    be changed, its labels and annotations can, so it is read with and without them, in both units,
+    and the most of that counts. A pod that cannot be read in any way has all cards.
     """
-    try:
-        asked = demand(pod, settings)
-    except errors.DemandError:
-        asked = None
-    return _everywhere(asked or _ALL_OF_IT, pod, node)
+    found = [_everywhere(asked, pod, node) for asked in _readings(pod, node, settings)]
+    return max(found, key=_weight, default=everything(pod, node))
+
+
+def everything(pod: pods.Pod, node: cards.Node) -> grants.Grant:
+    """All cards of the node, for a pod of which nothing is known."""
+    return _everywhere(_ALL_OF_IT, pod, node)
 
 
 _ALL_OF_IT = demands.PodDemand(
@@ -142,6 +160,38 @@ _ALL_OF_IT = demands.PodDemand(
             "", demands.Demand(cards=demands.ALL_CARDS, exclusive=demands.Exclusive.CARD)
         ),
     )
+)
+
+
+def knows(resources: Collection[str]) -> bool:
+    """Whether all these are resources of some dialect."""
+    return _RESOURCES.issuperset(resources)
+
+
+def trimmed(pod: pods.Pod) -> pods.Pod:
+    """The pod without annotations that no dialect reads; tenants write them, and we may keep it."""
+    kept = {
+        name: text if len(text) <= _LONGEST_KEPT else text[:_LONGEST_SHOWN]
+        for name, text in pod.metadata.annotations.items()
+        if name.startswith(_PREFIXES)
+    }
+    return msgspec.structs.replace(
+        pod, metadata=msgspec.structs.replace(pod.metadata, annotations=kept)
+    )
+
+
+# Records of dozens of containers are shorter; what is cut stays unreadable.
+_LONGEST_KEPT = 1 << 15
+_LONGEST_SHOWN = 64
+_PREFIXES = (
+    native.DOMAIN,
+    "ALIYUN_COM_",
+    "scheduler.framework.gpushare.",
+    "hami.io/",
+    "nvidia.com/",
+    "tencent.com/",
+    "tke.cloud.tencent.com/",
+    "elasticgpu.io/",
 )
 
 
@@ -267,6 +317,44 @@ def _compare(
         native.compare(recorded, other, node)
 
 
+def _located(grant: grants.Grant, node: cards.Node) -> grants.Grant:
+    """Check that the cards of a record are there: on others nobody would miss what it takes."""
+    there = {card.uuid for card in node.cards}
+    missing = {s.uuid for c in grant.containers for s in c.shares} - there
+    if missing and there:
+        card = reading.shown(min(missing))
+        raise records.Unreadable(native.GRANT, f"node {node.name} has no card {card}")
+    return grant
+
+
+def _readings(
+    pod: pods.Pod, node: cards.Node, settings: base.Settings
+) -> Iterator[demands.PodDemand]:
+    """What the pod may ask for: by its limits alone and by all it says, in either unit."""
+    replace = msgspec.structs.replace
+    bare = replace(pod, metadata=replace(pod.metadata, annotations={}, labels={}))
+    largest_mib = max((card.memory_mib for card in node.cards), default=0)
+    for each in (bare, pod):
+        for unit in (settings, base.other_unit(settings)):
+            try:
+                asked = demand(each, unit)
+            except errors.DemandError:
+                continue
+            amounts = [c.demand.memory_mib for c in asked.containers] if asked else []
+            possible = unit is settings or max(amounts, default=0) <= largest_mib
+            if asked is not None and possible:
+                yield asked
+
+
+def _weight(grant: grants.Grant) -> tuple[bool, int, int]:
+    shares = [share for container in grant.containers for share in container.shares]
+    return (
+        any(share.exclusive for share in shares),
+        sum(share.memory_mib for share in shares),
+        sum(share.compute_percent for share in shares),
+    )
+
+
 def _everywhere(asked: demands.PodDemand, pod: pods.Pod, node: cards.Node) -> grants.Grant:
     return grants.Grant(
         pod=pod.identity,
@@ -280,7 +368,6 @@ def _everywhere(asked: demands.PodDemand, pod: pods.Pod, node: cards.Node) -> gr
             for container in asked.containers
         ),
         dialect=asked.dialect,
-        qos=asked.qos,
         tag=asked.tag,
         exclusive_node=asked.exclusive_node,
     )

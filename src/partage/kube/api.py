@@ -117,7 +117,13 @@ class Api:
         at: dict[str, str] = {}
         while True:
             call = _Call("GET", path, {**query, "limit": str(limit), **at})
-            found = _decoded(await self._answer(call), wire.List, call)
+            try:
+                found = _decoded(await self._answer(call), wire.List, call)
+            except errors.TooLong:
+                if limit == 1:
+                    raise
+                limit //= 2  # some objects are much larger than others
+                continue
             items = [_decoded_by(decoder, item, call) for item in found.items or ()]
             yield Page(items, found.metadata.resource_version)
             if not found.metadata.next:

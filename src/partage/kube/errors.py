@@ -5,7 +5,8 @@
     KubeError
     ├── CredentialsError        kubeconfig or in-cluster credentials cannot be used
     ├── Unreachable             no answer; `sent` tells if the request may have arrived
-    ├── BadAnswer               an answer that makes no sense: too long, no JSON, other fields
+    ├── BadAnswer               an answer that makes no sense: no JSON, other fields
+    │   └── TooLong             more bytes than are taken
     └── ApiError                the server says no, in a Status
         ├── Unauthorized        401
         ├── Forbidden           403
@@ -57,6 +58,12 @@ class BadAnswer(KubeError):
     """An answer that is not what the API promises."""
 
     code = "kube-bad-answer"
+
+
+class TooLong(BadAnswer):
+    """An answer with more bytes than are taken."""
+
+    code = "kube-too-long"
 
 
 class ApiError(KubeError):

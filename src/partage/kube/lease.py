@@ -131,7 +131,9 @@ class Lease:
             record = self._seen(await self._api.get(self._path, _Record))
         except errors.NotFound:
             self._lose()
-            await self._create()
+            # Somebody deleted it, and its holder may not have noticed yet.
+            if self._record is None or self._may_take(self._record.spec):
+                await self._create()
             return
         if self._may_take(record.spec):
             await self._write(record)

@@ -5,8 +5,9 @@ them into the pod in the same transaction that sets its node, if the pod still h
 is bound with its grant or not at all. It checks nothing of what a Binding carries, however: names
 and sizes are checked here, or every later update of the pod would fail.
 
-An answer that does not come is not a "no". While the outcome is unknown the hold stays, and the
-next attempt begins by reading the pod.
+An answer that does not come is not a "no". While the outcome is unknown the hold stays, another
+attempt sends the very same grant, and if there is none the pod is read when nothing that was sent
+can happen any more.
 """
 
 from __future__ import annotations
@@ -67,6 +68,33 @@ class Binder:
             return wire.encode(wire.BindingResult(str(error)))
         self.bound += 1
         return wire.encode(wire.BindingResult())
+
+    @property
+    def busy(self) -> bool:
+        """Whether a bind is under way, or its outcome is not known."""
+        return bool(self._running) or self._decider.in_doubt
+
+    async def settle(self) -> None:
+        """Look up what became of binds that got no answer."""
+        for pod in self._decider.doubts():
+            args = wire.BindingArgs(pod.name, pod.namespace, pod.uid)
+            try:
+                found = await self._pod(args)
+            except Refused:
+                continue  # another pod of that name: the first one is gone, and so is its hold
+            except kube_errors.NotFound:
+                self._decider.release(pod.uid)
+            except kube_errors.KubeError as error:
+                log.warning("whether pod %s/%s is bound: %s", pod.namespace, pod.name, error)
+            else:
+                self._settled(found)
+
+    def _settled(self, pod: pods.Pod) -> None:
+        if pod.spec.node_name:
+            self._decider.recall(pod.metadata.uid)
+            self._decider.mirror.pods.put(pod)
+        else:
+            self._decider.release(pod.metadata.uid)
 
     async def _alone(self, args: wire.BindingArgs, cards_by: str) -> None:
         while (other := self._running.get(args.pod_uid)) is not None:
@@ -142,7 +170,7 @@ class Binder:
         marks = registry.marks(
             grant, pod, state.node, now_ns=self._now_ns(), settings=mirror.settings
         )
-        names.check_marks(marks)
+        names.check_marks(marks, pod)
         return marks
 
     async def _send(self, args: wire.BindingArgs, marks: base.Marks) -> None:
@@ -181,7 +209,10 @@ class Binder:
 
     def _already(self, args: wire.BindingArgs, pod: pods.Pod) -> None:
         """The pod is bound: what it has is what counts, whatever we wanted to give it."""
-        self._decider.confirm(args.pod_uid)
+        if self._decider.mirror.pods.is_gone(args.pod_uid):
+            self._decider.release(args.pod_uid)
+            raise Refused(f"pod {args.pod_namespace}/{args.pod_name} is gone")
+        self._decider.recall(args.pod_uid)
         self._decider.mirror.pods.put(pod)
         _same_node(args, pod.spec.node_name)
 

@@ -7,12 +7,13 @@ before; bind moves the hold to the node it is told, and what is never bound expi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Container
 
 import msgspec
 
 from partage.core import demands, errors, grants, refusals
-from partage.dialects import pods
+from partage.dialects import pods, registry
 from partage.scheduler import mirror as mirrors
 
 # An API server gives up on a request after a minute; what was sent before that may yet happen.
@@ -39,6 +40,7 @@ class Decider:
         self._hold_s = hold_s
         self._asking: dict[str, pods.Pod] = {}  # uid -> the pod of a hold, until it is bound
         self._binding: dict[str, grants.Grant] = {}  # uid -> what is, or may be, being bound
+        self._doubts: dict[str, float] = {}  # uid -> since when nobody knows
 
     def decide(
         self, pod: pods.Pod, among: Container[str], *, limit: int, cards_by: str = ""
@@ -88,7 +90,7 @@ class Decider:
         if isinstance(held, refusals.Refusal):
             self.release(uid)
             return held
-        self._asking[uid] = pod
+        self._asking[uid] = registry.trimmed(pod)
         if before is not None and before.grant.node != node:
             self.mirror.freed(before.grant.node)
         return held.grant
@@ -97,6 +99,17 @@ class Decider:
         """Give back what a pod had reserved."""
         self._forget(uid)
         self.mirror.release(uid)
+
+    def recall(self, uid: str) -> None:
+        """What was decided does not count any more: the pod itself says what it has."""
+        self._forget(uid)
+        if self.mirror.fleet.hold_of(uid) is not None:
+            self.mirror.fleet.release(uid)
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether the outcome of any bind is unknown."""
+        return bool(self._doubts)
 
     def doubted(self, uid: str) -> grants.Grant | None:
         """What the pod may have been bound with already, if nobody knows."""
@@ -113,8 +126,14 @@ class Decider:
             self.mirror.fleet.confirm(uid)
 
     def doubt(self, uid: str) -> None:
-        """Whether the pod was bound is unknown: what it may have stays reserved for long."""
-        self.mirror.fleet.extend(uid, self._clock() + _DOUBT_S)
+        """Whether the pod was bound is unknown: what it may have stays reserved until it is."""
+        self.mirror.fleet.extend(uid, math.inf)
+        self._doubts[uid] = self._clock()
+
+    def doubts(self) -> list[grants.Pod]:
+        """The pods whose outcome can be looked up by now: nothing that was sent can yet happen."""
+        old = [uid for uid, since in self._doubts.items() if self._clock() - since > _DOUBT_S]
+        return [self._binding[uid].pod for uid in old if uid in self._binding]
 
     def expire(self) -> None:
         """End the holds whose time has come, and forget those that ended by themselves."""
@@ -127,6 +146,7 @@ class Decider:
     def _forget(self, uid: str) -> None:
         self._asking.pop(uid, None)
         self._binding.pop(uid, None)
+        self._doubts.pop(uid, None)
 
     def _nodes(
         self, pod: pods.Pod, demand: demands.PodDemand, among: Container[str], limit: int
@@ -136,6 +156,7 @@ class Decider:
         if settled is None and world.hold_of(uid) is None:
             settled = world.grant_of(uid)
         if settled is not None:
+            self.refused = self.refused or settled.node not in among
             return [settled.node] if settled.node in among else []
         before = world.release(uid)  # its own hold must not stand in its way
         nodes = world.best(demand, limit=limit, among=among)

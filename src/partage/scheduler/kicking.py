@@ -18,6 +18,7 @@ from typing import NoReturn
 from partage.kube import api as kube
 from partage.kube import errors as kube_errors
 from partage.scheduler import deciding
+from partage.scheduler import mirror as mirrors
 
 log = logging.getLogger(__name__)
 
@@ -51,18 +52,19 @@ class Kicker:
             self._freed.clear()
             if decider.refused and self._leading():
                 decider.refused = False
-                if not await self._kick():
+                if not await self._kick(decider.mirror):
                     decider.refused = True
                     self._freed.set()
                 await asyncio.sleep(_PAUSE_S)
 
-    async def _kick(self) -> bool:
+    async def _kick(self, mirror: mirrors.Mirror) -> bool:
+        # Any node will do, and the one that has room may be gone by now.
+        if mirror.fleet.state(self._node) is None:
+            self._node = next(iter(mirror.nodes.keys()), self._node)
         now = dt.datetime.now(dt.UTC).isoformat(timespec="milliseconds")
         body = {"metadata": {"annotations": {ANNOTATION: now}}}
         try:
             await self._api.patch(f"/api/v1/nodes/{self._node}", body)
-        except kube_errors.NotFound:
-            return True  # a node that is gone has no room; the next one that has will be kicked
         except kube_errors.Forbidden as error:
             self._complain(error)
             return True

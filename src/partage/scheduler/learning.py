@@ -7,10 +7,13 @@ arrived. The ranks that it makes stale are made anew one by one, between request
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import NoReturn
 
 from partage.core.policies import priced
 from partage.scheduler import mirror as mirrors
+
+log = logging.getLogger(__name__)
 
 _PAUSE_S = 1.0
 
@@ -19,8 +22,12 @@ async def run(mirror: mirrors.Mirror) -> NoReturn:
     """For ever: a lesson whenever enough has arrived."""
     while True:
         await asyncio.sleep(_PAUSE_S)
-        if mirror.mix.due:
+        if not mirror.mix.due:
+            continue
+        try:
             await learn(mirror)
+        except Exception:  # opinions are worth nothing beside the decisions that go on
+            log.exception("no lesson was learned")
 
 
 async def learn(mirror: mirrors.Mirror) -> None:

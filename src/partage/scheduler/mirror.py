@@ -76,8 +76,8 @@ class Mirror:
             return
         for grant in list(state.grants.values()):
             moved = nodes.rebased(grant, state.node)
-            if moved is not grant and self.fleet.hold_of(grant.pod.uid) is None:
-                self.fleet.admit(moved)
+            if moved is not grant:
+                self.fleet.rename(moved)
         self.pods.settle(name)
 
     def vote(self, name: str, node: nodes.Node | None) -> None:

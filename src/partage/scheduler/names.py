@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from partage.core import errors
-from partage.dialects import base
+from partage.dialects import base, pods
 from partage.scheduler import wire
 
 MOST_BYTES = 256 << 10  # of all annotations of an object
@@ -45,7 +45,7 @@ def check_binding(args: wire.BindingArgs) -> None:
             raise IllegalName(f"{what}: {text[:80]!r} is not a name")
 
 
-def check_marks(marks: base.Marks) -> None:
+def check_marks(marks: base.Marks, pod: pods.Pod) -> None:
     """Refuse annotations and labels with which the pod could never be updated again."""
     for key in (*marks.annotations, *marks.labels):
         if not _KEY.fullmatch(key):
@@ -53,6 +53,9 @@ def check_marks(marks: base.Marks) -> None:
     for key, value in marks.labels.items():
         if not _LABEL.fullmatch(value):
             raise IllegalName(f"label {key}: {value[:80]!r} cannot be its value")
-    size = sum(len(key) + len(value.encode()) for key, value in marks.annotations.items())
+    together = {**pod.metadata.annotations, **marks.annotations}
+    size = sum(len(key) + len(value.encode()) for key, value in together.items())
     if size > MOST_BYTES:
-        raise IllegalName(f"the annotations of the grant have {size} bytes, more than {MOST_BYTES}")
+        raise IllegalName(
+            f"with its grant the pod's annotations have {size} bytes, more than {MOST_BYTES}"
+        )

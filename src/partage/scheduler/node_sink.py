@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from partage.scheduler.mirror import Mirror
 
 
+log = logging.getLogger(__name__)
+
+
 class NodeSink:
     """What is known of nodes."""
 
@@ -23,6 +27,14 @@ class NodeSink:
         self._room: dict[str, loads.Load] = {}  # allocatable
 
     def put(self, node: nodes.Node) -> None:
+        try:
+            self._put(node)
+        except Exception:  # a mistake of ours; one odd object must not stop all decisions
+            log.exception("node %s could not be read", node.metadata.name)
+            text = "it could not be read; what was known of it before counts"
+            self._mirror.problems.set(f"node {node.metadata.name}", text)
+
+    def _put(self, node: nodes.Node) -> None:
         name = node.metadata.name
         found = registry.found(node)
         self._mirror.problems.set(f"node {name}", "; ".join(found.problems))

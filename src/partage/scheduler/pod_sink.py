@@ -7,6 +7,7 @@ again when their node changes.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,10 @@ from partage.dialects import loads, native, pods, registry
 if TYPE_CHECKING:
     from partage.scheduler.mirror import Mirror
 
+log = logging.getLogger(__name__)
+
 _NOTHING = loads.Load()
+_MOST_GONE = 4096
 
 
 class Known(msgspec.Struct, gc=False):
@@ -36,9 +40,17 @@ class PodSink:
         self._mirror = mirror
         self._known: dict[str, Known] = {}
         self._used: dict[str, loads.Load] = {}  # by node
+        self._gone: dict[str, None] = {}  # uids, the latest last
         self._unsettled: dict[str, dict[str, pods.Pod]] = {}  # node -> uid -> pod
 
     def put(self, pod: pods.Pod) -> None:
+        try:
+            self._put(pod)
+        except Exception:  # a mistake of ours; one odd object must not stop all decisions
+            log.exception("%s could not be read", _called(pod))
+            self._be_safe(pod)
+
+    def _put(self, pod: pods.Pod) -> None:
         uid = pod.metadata.uid
         if pods.ended(pod):
             self.drop(uid)
@@ -49,6 +61,9 @@ class PodSink:
 
     def drop(self, uid: str) -> None:
         known = self._known.pop(uid, None)
+        self._gone[uid] = None
+        if len(self._gone) > _MOST_GONE:
+            del self._gone[next(iter(self._gone))]
         self._mirror.waiting.discard(uid)
         if known is not None and known.node:
             self._count(known, -1)
@@ -72,6 +87,10 @@ class PodSink:
         """Read the unsettled pods of a node again."""
         for pod in list(self._unsettled.get(node, {}).values()):
             self._read(pod, self._asked(pod))
+
+    def is_gone(self, uid: str) -> bool:
+        """Whether a pod has ended or was deleted a short while ago; uids are not used twice."""
+        return uid in self._gone
 
     def is_guessed(self, uid: str, node: str) -> bool:
         """Whether what a pod has is counted in the worst case, for want of a readable record."""
@@ -99,7 +118,7 @@ class PodSink:
         try:
             return registry.demand(pod, self._mirror.settings)
         except errors.DemandError as error:
-            return registry.damage(error)
+            return registry.damage(error) if registry.asks(pod) else None
 
     def _meet(self, pod: pods.Pod, asked: demands.PodDemand | grants.Damage | None) -> None:
         """A pod that was not known before; whatever it asks for, others may ask for too."""
@@ -113,22 +132,36 @@ class PodSink:
         world, name, uid = self._mirror.fleet, pod.spec.node_name, pod.metadata.uid
         state = world.state(name)
         if state is None:
-            self._unsettled.setdefault(name, {})[uid] = pod
+            self._unsettled.setdefault(name, {})[uid] = registry.trimmed(pod)
             return
         granted: grants.Grant | grants.Damage | None = None
         if isinstance(asked, grants.Damage):
             granted = asked
         elif asked is not None:
             granted = registry.recorded(pod, asked, state.node, self._mirror.settings)
-        if isinstance(granted, grants.Damage):
+        settled = None if world.hold_of(uid) else world.grant_of(uid)
+        if settled is not None and not self.is_guessed(uid, name):
+            self._keep(pod, settled, granted)
+        elif isinstance(granted, grants.Damage):
             self._damaged(pod, state.node, granted)
-            return
-        self._forget_unsettled(name, uid)
+        else:
+            self._forget_unsettled(name, uid)
+            self._take(pod, granted)
+
+    def _keep(
+        self, pod: pods.Pod, settled: grants.Grant, read: grants.Grant | grants.Damage | None
+    ) -> None:
+        """What a pod was granted is what it has, as long as it lives, whatever it says later."""
+        changed = read != settled
+        text = "its record was changed; what it was granted still counts" if changed else ""
+        self._mirror.problems.set(_called(pod), text)
+
+    def _take(self, pod: pods.Pod, granted: grants.Grant | None) -> None:
         if granted is None:
-            self._mirror.release(uid)
-        elif world.grant_of(uid) != granted or world.hold_of(uid) is not None:
-            self._suspect(pod)
-            world.admit(granted)
+            self._mirror.release(pod.metadata.uid)
+            return
+        self._suspect(pod)
+        self._mirror.fleet.admit(granted)
 
     def _suspect(self, pod: pods.Pod) -> None:
         """A grant of Partage that is news to us was made by another one, beside us."""
@@ -141,13 +174,20 @@ class PodSink:
             )
 
     def _damaged(self, pod: pods.Pod, node: cards.Node, damage: grants.Damage) -> None:
-        self._unsettled.setdefault(node.name, {})[pod.metadata.uid] = pod
+        self._unsettled.setdefault(node.name, {})[pod.metadata.uid] = registry.trimmed(pod)
         worst = registry.worst(pod, node, self._mirror.settings)
         self._mirror.problems.set(
             _called(pod), f"{damage}; it is counted on every card it may have"
         )
         if self._mirror.fleet.grant_of(pod.metadata.uid) != worst:
             self._mirror.fleet.admit(worst)
+
+    def _be_safe(self, pod: pods.Pod) -> None:
+        """Nothing is known of what the pod has, so it has everything."""
+        state = self._mirror.fleet.state(pod.spec.node_name)
+        self._mirror.problems.set(_called(pod), "it could not be read, and counts as all cards")
+        if state is not None:
+            self._mirror.fleet.admit(registry.everything(pod, state.node))
 
     def _forget_unsettled(self, node: str, uid: str) -> None:
         there = self._unsettled.get(node)

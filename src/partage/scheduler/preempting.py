@@ -1,20 +1,22 @@
 """Preempting: whether evicting the proposed victims really makes room, and which are needed.
 
 kube-scheduler proposes victims by the sums of a node; what the pod needs is room on a card. A node
-stays in only if the pod fits there without its victims. A victim without which nothing is gained
-is spared, most important first (that is kube-scheduler's order); one whose CPU or main memory the
-pod needs is not.
+stays in only if the pod fits there without its victims. Of those a victim is spared if the pod fits
+beside it, most important first (that is kube-scheduler's order), but only where nothing else can
+have been the reason to propose it: it holds a grant, the pod asks for nothing but cards, CPU and
+main memory, and of the latter two there is enough.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 
 from partage.core import demands, errors, fitting, grants, plans
 from partage.core.rooms import NodeState
-from partage.dialects import loads
+from partage.dialects import loads, pods, registry
 from partage.scheduler import deciding, wire
 
 _ARGS = msgspec.json.Decoder(wire.PreemptionArgs)
@@ -30,18 +32,18 @@ class Preemption:
         """The nodes on which the victims make room, with the victims that are needed."""
         try:
             args = wire.decode(_ARGS, body, "node_name_to_meta_victims", "node_name_to_victims")
-            kept = self._kept(args)
+            kept = self._kept(args, body)
         except (wire.WireError, errors.DemandError):
             kept = {}
         return wire.encode(wire.PreemptionResult(kept))
 
-    def _kept(self, args: wire.PreemptionArgs) -> dict[str, wire.MetaVictims]:
+    def _kept(self, args: wire.PreemptionArgs, body: bytes) -> dict[str, wire.MetaVictims]:
         proposed = _proposed(args)
         demand = None if args.pod is None else self._decider.asked(args.pod)
         if args.pod is None or demand is None:
             return proposed  # no business of ours
-        uid = args.pod.metadata.uid
-        needed = {name: self._needed(demand, uid, name, v) for name, v in proposed.items()}
+        asking = _Asking(args.pod.metadata.uid, demand, _is_plain(args.pod, body))
+        needed = {name: self._needed(asking, name, v) for name, v in proposed.items()}
         return {
             name: msgspec.structs.replace(proposed[name], pods=pods)
             for name, pods in needed.items()
@@ -49,19 +51,22 @@ class Preemption:
         }
 
     def _needed(
-        self, demand: demands.PodDemand, uid: str, node: str, victims: wire.MetaVictims
+        self, asking: _Asking, node: str, victims: wire.MetaVictims
     ) -> tuple[wire.MetaPod, ...]:
-        """The victims without which the pod does not fit; none if it does not fit anyway."""
+        """The victims to evict; none if the pod does not fit without them."""
         state = self._decider.mirror.fleet.state(node)
         if state is None:
             return ()
-        gone = {victim.uid for victim in victims.pods} | {uid}
-        if not self._fits(state, demand, gone, victims):
+        gone = {victim.uid for victim in victims.pods} | {asking.uid}
+        if not self._fits(state, asking.demand, gone, victims):
             return ()
-        for victim in victims.pods:
-            if self._fits(state, demand, gone - {victim.uid}, victims):
-                gone.remove(victim.uid)
-        return tuple(victim for victim in victims.pods if victim.uid in gone)
+        for victim in victims.pods if asking.plain else ():
+            spared = gone - {victim.uid}
+            granted = victim.uid in state.grants
+            if granted and self._fits(state, asking.demand, spared, victims):
+                gone = spared
+        kept = tuple(victim for victim in victims.pods if victim.uid in gone)
+        return kept or victims.pods  # it was proposed for a reason that we do not know
 
     def _fits(
         self,
@@ -89,6 +94,57 @@ class Preemption:
 
     def _loads(self, uids: Iterable[str]) -> loads.Load:
         return sum((self._decider.mirror.pods.load(uid) for uid in uids), loads.Load())
+
+
+class _Asking(msgspec.Struct, frozen=True):
+    """Whom room is made for; ``plain`` if cards, CPU and memory are all that it needs."""
+
+    uid: str
+    demand: demands.PodDemand
+    plain: bool
+
+
+def _is_plain(pod: pods.Pod, body: bytes) -> bool:
+    """Whether only cards, CPU and memory can keep the pod from a node."""
+    spec = wire.decode(_WISHES, body, "pod").pod.spec
+    ports = any(port.host_port for container in spec.containers for port in container.ports)
+    volumes = any(volume.persistent_volume_claim for volume in spec.volumes)
+    placed = spec.affinity or spec.topology_spread_constraints or spec.resource_claims
+    others = pods.resources(pod) - {"cpu", "memory", "ephemeral-storage"}
+    return not (ports or volumes or placed) and registry.knows(others)
+
+
+class _Port(msgspec.Struct, frozen=True, rename="camel"):
+    host_port: int = 0
+
+
+class _Container(msgspec.Struct, frozen=True):
+    ports: tuple[_Port, ...] = ()
+
+
+class _Volume(msgspec.Struct, frozen=True, rename="camel"):
+    persistent_volume_claim: dict[str, Any] | None = None
+
+
+class _Spec(msgspec.Struct, frozen=True, rename="camel"):
+    """What else than cards can keep a pod from a node; the dialects need not know it."""
+
+    containers: tuple[_Container, ...] = ()
+    volumes: tuple[_Volume, ...] = ()
+    affinity: dict[str, Any] | None = None
+    topology_spread_constraints: tuple[dict[str, Any], ...] = ()
+    resource_claims: tuple[dict[str, Any], ...] = ()
+
+
+class _Pod(msgspec.Struct, frozen=True):
+    spec: _Spec = _Spec()
+
+
+class _Wishes(msgspec.Struct, frozen=True, rename="pascal"):
+    pod: _Pod = _Pod()
+
+
+_WISHES = msgspec.json.Decoder(_Wishes)
 
 
 def _proposed(args: wire.PreemptionArgs) -> dict[str, wire.MetaVictims]:

@@ -151,7 +151,7 @@ class Extender:
 
     async def leave(self) -> None:
         """Give the lease back, so that another replica need not wait for its end."""
-        if self._lease is not None:
+        if self._lease is not None and not self._binder.busy:
             await self._lease.release()
 
     async def _read(self, group: asyncio.TaskGroup) -> None:
@@ -194,6 +194,8 @@ class Extender:
             if not self.stopped() and not answered:
                 self._begin()
             answered = not self.stopped()
+            if answered:
+                await self._binder.settle()
             await asyncio.sleep(_TICK_S)
 
     def _begin(self) -> None:
@@ -218,7 +220,7 @@ class Extender:
         """A bind must have ended before another replica can lead."""
         if self._lease is not None and self._lease.left_s() < BIND_TIMEOUT_S + _MARGIN_S:
             return texts.NOT_LEADING
-        return ""
+        return self.stopped()
 
 
 @contextlib.asynccontextmanager

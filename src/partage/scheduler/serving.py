@@ -10,6 +10,7 @@ kubelet has none, and sums name nobody.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import pathlib
 import ssl
@@ -39,6 +40,8 @@ from partage.scheduler import (
 log = logging.getLogger(__name__)
 
 MOST_BYTES = 32 << 20  # of a body: 5,000 whole nodes fit
+_BODIES = 4  # that are read at once; kube-scheduler sends one after another, but for binds
+_BODY_S = 5.0
 
 Verb = Callable[[bytes], bytes | Awaitable[bytes]]
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -132,6 +135,7 @@ class _Desk:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
+        self._bodies = asyncio.Semaphore(_BODIES)
 
     def verb(self, name: str, verb: Verb, failed: Callable[[str], bytes]) -> Handler:
         """A verb as a handler: timed, and with an answer of its own kind to anything."""
@@ -152,14 +156,21 @@ class _Desk:
         if stopped:
             return failed(stopped)
         try:
-            answer = verb(await request.read())
+            answer = verb(await self._body(request))
             return answer if isinstance(answer, bytes) else await answer
+        except TimeoutError:
+            return failed(f"the body did not come within {_BODY_S:g} s")
         except web.HTTPRequestEntityTooLarge:
             return failed(f"the body has more than {MOST_BYTES} bytes")
         except Exception:
             # Whatever it is, it is ours; kube-scheduler needs an answer, and nobody a dead process.
             log.exception("%s failed", name)
             return failed("Partage failed inside; its log says how")
+
+    async def _body(self, request: web.Request) -> bytes:
+        """The whole body; few are read at once, and none for long, so that memory is bounded."""
+        async with self._bodies, asyncio.timeout(_BODY_S):
+            return await request.read()
 
     def inspect(self, old: gpushare.Gpushare) -> Handler:
         async def handle(request: web.Request) -> web.Response:
@@ -190,8 +201,12 @@ class _Desk:
 
     async def fit(self, request: web.Request) -> web.Response:
         try:
-            body = await request.read()
+            body = await self._body(request)
             kind, pod = _KIND.decode(body).kind, _POD.decode(body)
+        except web.HTTPRequestEntityTooLarge:
+            return _error(413, f"the body has more than {MOST_BYTES} bytes")
+        except TimeoutError:
+            return _error(408, f"the body did not come within {_BODY_S:g} s")
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             hint = "'kubectl create --dry-run=client -o json -f FILE' makes JSON of a manifest"
             return _error(400, f"the body is not a Pod in JSON: {str(error)[:200]}; {hint}")
