@@ -137,6 +137,19 @@ async def test_the_lease_is_deleted(stage: candidates.Stage) -> None:
     assert stage.keeper.spec["holderIdentity"] == "a"
 
 
+async def test_a_deleted_lease_is_not_taken_while_its_holder_may_lead(
+    stage: candidates.Stage,
+) -> None:
+    """It may not have noticed yet."""
+    async with stage.competing("a") as a, stage.competing("b") as b:
+        await stage.time.pass_s(2.0)
+        assert (leads(a), leads(b)) == (True, False)
+        stage.keeper.stored = None
+        for _ in range(40):
+            await stage.time.pass_s(0.25)
+            assert not (leads(a) and leads(b))
+
+
 async def test_an_answer_is_lost(stage: candidates.Stage) -> None:
     """A renewal whose outcome is unknown counts for nothing, and the next one finds out."""
     async with stage.competing("a") as a:

@@ -149,6 +149,32 @@ async def test_an_answer_without_end(
         await client.get(NODES, making.Thing)
 
 
+async def test_a_page_that_is_too_long_is_asked_for_in_parts(
+    server: scripted.Server, client: api.Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A few objects of a quarter of a megabyte must not keep a list from being read."""
+    monkeypatch.setattr(api, "LARGEST_ANSWER", 10_000)
+    long = scripted.Answer(b" " * 10_001)
+    server.script(long, making.page("a", following="x"), long, making.page("b"))
+
+    found = [page async for page in client.pages(making.PATH, making.Thing, limit=8)]
+
+    assert [item.key for page in found for item in page.items] == ["a", "b"]
+    asked = [(r.query["limit"], r.query.get("continue")) for r in server.requests]
+    assert asked == [("8", None), ("4", None), ("4", "x"), ("2", "x")]
+
+
+async def test_one_object_that_is_too_long_is_an_error(
+    server: scripted.Server, client: api.Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is nothing left to divide."""
+    monkeypatch.setattr(api, "LARGEST_ANSWER", 10_000)
+    server.script(scripted.Answer(b" " * 10_001))
+
+    with pytest.raises(errors.TooLong):
+        _ = [page async for page in client.pages(making.PATH, making.Thing, limit=1)]
+
+
 async def test_cancelling_is_no_error_of_ours(server: scripted.Server, client: api.Api) -> None:
     """Who cancels a request gets it cancelled."""
     server.script(scripted.Silence())

@@ -236,7 +236,7 @@ async def _body(response: aiohttp.ClientResponse, call: _Call, largest: int) -> 
         parts.append(chunk)
         size += len(chunk)
         if size > largest:
-            raise errors.BadAnswer(f"{call}: the answer has more than {largest} bytes")
+            raise errors.TooLong(f"{call}: the answer has more than {largest} bytes")
     return b"".join(parts)
 
 
