@@ -40,7 +40,7 @@ from partage.scheduler import (
 log = logging.getLogger(__name__)
 
 MOST_BYTES = 32 << 20  # of a body: 5,000 whole nodes fit
-_BODIES = 4  # that are read at once; kube-scheduler sends one after another, but for binds
+_BODIES = 8  # that are read at once; kube-scheduler sends one after another, but for binds
 _BODY_S = 5.0
 
 Verb = Callable[[bytes], bytes | Awaitable[bytes]]
