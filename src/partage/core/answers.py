@@ -18,6 +18,7 @@ from partage.core.rooms import NodeState
 
 MOST_SHAPES = 256
 MOST_REASONS = 1 << 16
+_FEW_OFFERS = 256
 
 Offer = tuple[int, Any]  # whether qualities of service mix, and the policy's own terms
 _UNKNOWN: Any = object()
@@ -42,26 +43,28 @@ class Answers:
         self, demand: demands.PodDemand, *, limit: int, among: Container[str] | None
     ) -> list[str]:
         """The best nodes, best first."""
-        return self.rank(demand).best(self._inventory.names, limit, among)
+        return self.rank(demand).best(limit, among)
 
     def rank(self, demand: demands.PodDemand) -> ranking.Rank:
         """The up-to-date rank of the pod's shape."""
         shape = self._shape(demand)
         asked = self._asked.get(shape)
         journal = self._inventory.journal
-        nodes = len(self._inventory.states)
         changed = None if asked is None else journal.since(asked.rank.seen)
         if asked is None or changed is None:
             asked = self._ask(shape)
         elif changed:
-            asked.rank.refresh(asked.rate, changed, nodes, seen=journal.end)
+            asked.rank.refresh(asked.rate, changed, seen=journal.end)
         self._asked.move_to_end(shape)
         return asked.rank
 
     def reasons(
         self, demand: demands.PodDemand, names: Iterable[str]
     ) -> Iterator[tuple[str, refusals.Code]]:
-        """Why the pod does not fit, for each of the nodes on which it does not."""
+        """Why the pod does not fit, for each of the nodes on which it does not.
+
+        Whoever lets others work between two of them may find that a node has got room meanwhile.
+        """
         rank, plan = self.rank(demand), self._offers(demand).plan
         ordinals, states = self._inventory.ordinals, self._inventory.states
         for name in names:
@@ -70,7 +73,9 @@ class Answers:
             if ordinal is None or state is None:
                 yield name, refusals.Code.NO_NODES
             elif not rank.has(ordinal):
-                yield name, self._reason(state, plan)
+                code = self._reason(state, plan)
+                if code is not None:
+                    yield name, code
 
     def place(self, state: NodeState, demand: demands.PodDemand) -> searching.Chosen | None:
         """The cards the pod gets on a node, the same that its rank was made from."""
@@ -104,7 +109,9 @@ class Answers:
         rate = self._rating(shape, offers)
         nodes = len(self._inventory.states)
         offers.begin(shape, nodes)
-        asked = _Asked(rate, ranking.Rank(rate, nodes, seen=self._inventory.journal.end))
+        asked = _Asked(
+            rate, ranking.Rank(rate, self._inventory.names, seen=self._inventory.journal.end)
+        )
         offers.end()
         self._asked[shape] = asked
         if len(self._asked) > MOST_SHAPES:
@@ -140,14 +147,17 @@ class Answers:
         mixes = state.qos_bits & plan.other_qos_bits and fitting.mixes(state, plan, chosen)
         return ranking.MIXED if mixes else 0, policy.offer(state, plan, chosen)
 
-    def _reason(self, state: NodeState, plan: plans.Plan) -> refusals.Code:
+    def _reason(self, state: NodeState, plan: plans.Plan) -> refusals.Code | None:
         known = None if plan.by_uuid else self._reasons.get((plan, state.look_id))
-        if known is None:
-            known = refusals.explain(state, plan, self.card_policy(state, plan.pod)).code
-            if len(self._reasons) >= MOST_REASONS:
-                self._reasons.clear()
-            self._reasons[plan, state.look_id] = known
-        return known
+        if known is not None:
+            return known
+        refusal = refusals.refuse(state, plan, self.card_policy(state, plan.pod))
+        if refusal is None:
+            return None
+        if len(self._reasons) >= MOST_REASONS:
+            self._reasons.clear()
+        self._reasons[plan, state.look_id] = refusal.code
+        return refusal.code
 
     def _offers(self, demand: demands.PodDemand) -> _Offers:
         """Shapes that ask the same of cards share one plan, and what nodes offer for it."""
@@ -194,10 +204,11 @@ class _Offers:
             self.known[look_id] = offer
 
     def end(self) -> None:
-        """The rank is made."""
+        """The rank is made; a few offers are kept for nodes that come to look like others."""
         if not self._shared:
-            self._keep = False
-            self.known.clear()
+            self._most = _FEW_OFFERS
+            if len(self.known) > self._most:
+                self.known.clear()
 
 
 class _Asked:

@@ -1,8 +1,9 @@
 """Ranking: for one shape of demand, which nodes fit and in which order.
 
 A Rank is a sorted list of integers, one per node that fits; the low bits name the node, the high
-bits are the policy's opinion. Integers sort and compare several times faster than tuples, and one
-list of them is all that a question needs: walk it from the front until enough nodes were found.
+bits are the policy's opinion. Integers sort and compare several times faster than tuples. Beside
+it is a list of the names in that order, and that is all that a question needs: walk it from the
+front until enough of the names were found.
 
 When a node changes, only its integer is taken out and put in again. The benchmark is ``deciding``
 in ``bench/`` (docs/performance.md).
@@ -11,7 +12,8 @@ in ``bench/`` (docs/performance.md).
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable, Container, Iterable, Sequence
+import itertools
+from collections.abc import Callable, Collection, Container, Iterable, Sequence
 
 from partage.core.policies import base
 
@@ -24,27 +26,30 @@ MIXED = 1 << base.KEY_BITS  # added to a key where qualities of service would sh
 class Rank:
     """The nodes that fit one shape, best first."""
 
-    __slots__ = ("_keys", "_sorted", "seen")
+    __slots__ = ("_by_ordinal", "_keys", "_ranked", "_sorted", "seen")
 
-    def __init__(self, rate: Callable[[int], int | None], nodes: int, *, seen: int) -> None:
-        self._keys = [rate(ordinal) for ordinal in range(nodes)]
+    def __init__(
+        self, rate: Callable[[int], int | None], names: Sequence[str], *, seen: int
+    ) -> None:
+        self._by_ordinal = names
+        self._keys = [rate(ordinal) for ordinal in range(len(names))]
         self._sorted = sorted(key for key in self._keys if key is not None)
+        # The names in the same order: a question is then a walk that Python makes in C.
+        self._ranked = [names[key & _ORDINAL_MASK] for key in self._sorted]
         self.seen = seen  # how much of the fleet's journal is in here
 
     def refresh(
-        self, rate: Callable[[int], int | None], changed: Iterable[int], nodes: int, *, seen: int
+        self, rate: Callable[[int], int | None], changed: Iterable[int], *, seen: int
     ) -> None:
         """Rate the changed nodes anew."""
-        keys, ranked = self._keys, self._sorted
-        keys.extend([None] * (nodes - len(keys)))
+        keys = self._keys
+        keys.extend([None] * (len(self._by_ordinal) - len(keys)))
         for ordinal in changed:
             old, new = keys[ordinal], rate(ordinal)
-            if old == new:
-                continue
-            if old is not None:
-                del ranked[bisect.bisect_left(ranked, old)]
+            if old is not None and old != new:
+                self._remove(old)
             if new is not None:
-                bisect.insort(ranked, new)
+                self._put(new, self._by_ordinal[ordinal], is_new=old != new)
             keys[ordinal] = new
         self.seen = seen
 
@@ -52,13 +57,22 @@ class Rank:
         """Whether the node fits."""
         return ordinal < len(self._keys) and self._keys[ordinal] is not None
 
-    def best(self, names: Sequence[str], limit: int, among: Container[str] | None) -> list[str]:
+    def best(self, limit: int, among: Container[str] | None) -> list[str]:
         """The best names, at most ``limit`` (0: all), among those asked about."""
-        found = []
-        for entry in self._sorted:
-            name = names[entry & _ORDINAL_MASK]
-            if among is None or name in among:
-                found.append(name)
-                if len(found) == limit:
-                    break
-        return found
+        if among is None:
+            return self._ranked[: limit or None]
+        most = len(among) if isinstance(among, Collection) else None
+        return list(itertools.islice(filter(among.__contains__, self._ranked), limit or most))
+
+    def _remove(self, key: int) -> None:
+        place = bisect.bisect_left(self._sorted, key)
+        del self._sorted[place]
+        del self._ranked[place]
+
+    def _put(self, key: int, name: str, *, is_new: bool) -> None:
+        place = bisect.bisect_left(self._sorted, key)
+        if is_new:
+            self._sorted.insert(place, key)
+            self._ranked.insert(place, name)
+        else:
+            self._ranked[place] = name  # another node may have taken the ordinal

@@ -50,7 +50,7 @@ class Fgd:
     def choose(self, pod: TracePod, among: Container[str]) -> tuple[str, tuple[int, ...]] | None:
         """The best node and the positions of its cards."""
         shape = _shape(pod)
-        found = self._rank(shape).best(self._names, 1, among)
+        found = self._rank(shape).best(1, among)
         if not found:
             return None
         ordinal = self._ordinals[found[0]]
@@ -84,10 +84,10 @@ class Fgd:
         rank = self._ranks.get(shape)
         changed = None if rank is None else self._journal.since(rank.seen)
         if rank is None or changed is None:
-            rank = ranking.Rank(rate, len(self._states), seen=self._journal.end)
+            rank = ranking.Rank(rate, self._names, seen=self._journal.end)
             self._ranks[shape] = rank
         else:
-            rank.refresh(rate, changed, len(self._states), seen=self._journal.end)
+            rank.refresh(rate, changed, seen=self._journal.end)
         return rank
 
 
