@@ -83,7 +83,7 @@ async def test_a_failure_inside_is_an_answer_and_not_a_traceback(
     def broken(*_args: object, **_more: object) -> None:
         raise RuntimeError("secret")
 
-    monkeypatch.setattr(site.world.decider, "decide", broken)
+    monkeypatch.setattr(site.world.decider, "asked", broken)
     body = making.args(making.wire_pod("p", {making.MEMORY: "3"}), ["n1"])
     answer = await client.post("/scheduler/filter", data=body)
     assert answer.status == 200

@@ -37,6 +37,7 @@ class Answers:
             collections.OrderedDict()
         )
         self._asked: collections.OrderedDict[demands.PodDemand, _Asked] = collections.OrderedDict()
+        self._generation = 0  # of the policies
         self._reasons: dict[tuple[plans.Plan, int], refusals.Code] = {}  # by plan and look
 
     def best(
@@ -57,6 +58,11 @@ class Answers:
             asked.rank.refresh(asked.rate, changed, seen=journal.end)
         self._asked.move_to_end(shape)
         return asked.rank
+
+    def prepare(self, demand: demands.PodDemand) -> Iterator[None] | None:
+        """What makes the rank of a pod's shape, step by step; None if there is one."""
+        shape = self._shape(demand)
+        return None if shape in self._asked else self._make(shape)
 
     def reasons(
         self, demand: demands.PodDemand, names: Iterable[str]
@@ -83,6 +89,7 @@ class Answers:
 
     def forget(self) -> list[demands.PodDemand]:
         """Drop everything, for the policies changed; says which shapes were known, latest first."""
+        self._generation += 1
         known = list(reversed(self._asked))
         self._asked.clear()
         self._planned.clear()
@@ -105,18 +112,24 @@ class Answers:
         return demands.shape(demand, policy.reads_cpu, policy.reads_main)
 
     def _ask(self, shape: demands.PodDemand) -> _Asked:
-        offers = self._offers(shape)
+        for _ in self._make(shape):
+            pass
+        return self._asked[shape]
+
+    def _make(self, shape: demands.PodDemand) -> Iterator[None]:
+        """Make a rank, a few nodes with each step."""
+        offers, known = self._offers(shape), self._inventory
         rate = self._rating(shape, offers)
-        nodes = len(self._inventory.states)
-        offers.begin(shape, nodes)
-        asked = _Asked(
-            rate, ranking.Rank(rate, self._inventory.names, seen=self._inventory.journal.end)
-        )
+        rank = ranking.Rank(known.names, seen=known.journal.end)
+        generation = self._generation
+        offers.begin(shape, len(known.states))
+        yield from rank.build(rate)
         offers.end()
-        self._asked[shape] = asked
+        if generation != self._generation:
+            return  # the opinions that it was made from are not held any more
+        self._asked[shape] = _Asked(rate, rank)
         if len(self._asked) > MOST_SHAPES:
             self._asked.popitem(last=False)
-        return asked
 
     def _rating(self, shape: demands.PodDemand, offers: _Offers) -> Callable[[int], int | None]:
         policy = self._policy(shape.nodes_by)

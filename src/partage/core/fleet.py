@@ -88,7 +88,7 @@ class Fleet:
         """Add a policy, or let one change its opinions.
 
         Ranks are made anew when they are asked for. Whoever has time before that can iterate over
-        what is returned: each step makes one of them anew, those asked last first.
+        what is returned, in small steps; those asked for last are made first.
         """
         self._policies[policy.name] = policy
         return self._prepare(self._answers.forget())
@@ -98,6 +98,14 @@ class Fleet:
     ) -> list[str]:
         """The best nodes for a pod, best first; ``limit`` 0 means all that fit."""
         return self._answers.best(demand, limit=limit, among=among)
+
+    def prepare(self, demand: demands.PodDemand) -> Iterator[None] | None:
+        """What must be done before :meth:`best` can answer quickly, in small steps; None: nothing.
+
+        On a large fleet a demand whose like was never seen takes a while. Whoever must not stop
+        for so long can do it step by step, with anything between the steps.
+        """
+        return self._answers.prepare(demand)
 
     def place(self, demand: demands.PodDemand, node: str) -> searching.Chosen | None:
         """The positions of the cards that each container would get on a node; None: no fit."""
@@ -203,8 +211,7 @@ class Fleet:
 
     def _prepare(self, shapes: Iterable[demands.PodDemand]) -> Iterator[None]:
         for shape in shapes:
-            self._answers.rank(shape)
-            yield
+            yield from self._answers.prepare(shape) or ()
 
     def _decide(
         self, pod: grants.Pod, demand: demands.PodDemand, node: str

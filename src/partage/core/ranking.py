@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import bisect
 import itertools
-from collections.abc import Callable, Collection, Container, Iterable, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
 
 from partage.core.policies import base
 
 ORDINAL_BITS = 20
 MOST_NODES = 1 << ORDINAL_BITS
 _ORDINAL_MASK = MOST_NODES - 1
+_AT_ONCE = 64
 MIXED = 1 << base.KEY_BITS  # added to a key where qualities of service would share a card
 
 
@@ -28,15 +29,22 @@ class Rank:
 
     __slots__ = ("_by_ordinal", "_keys", "_ranked", "_sorted", "seen")
 
-    def __init__(
-        self, rate: Callable[[int], int | None], names: Sequence[str], *, seen: int
-    ) -> None:
+    def __init__(self, names: Sequence[str], *, seen: int) -> None:
         self._by_ordinal = names
-        self._keys = [rate(ordinal) for ordinal in range(len(names))]
-        self._sorted = sorted(key for key in self._keys if key is not None)
-        # The names in the same order: a question is then a walk that Python makes in C.
-        self._ranked = [names[key & _ORDINAL_MASK] for key in self._sorted]
+        self._keys: list[int | None] = []
+        self._sorted: list[int] = []
+        self._ranked: list[str] = []  # the names in that order, to be walked through in C
         self.seen = seen  # how much of the fleet's journal is in here
+
+    def build(self, rate: Callable[[int], int | None]) -> Iterator[None]:
+        """Rate all nodes, a few with each step; whatever changes meanwhile is in the journal."""
+        names, keys = self._by_ordinal, self._keys
+        end = len(names)  # nodes that come later are in the journal, too
+        while len(keys) < end:
+            keys += map(rate, range(len(keys), min(end, len(keys) + _AT_ONCE)))
+            yield
+        self._sorted = sorted(key for key in keys if key is not None)
+        self._ranked = [names[key & _ORDINAL_MASK] for key in self._sorted]
 
     def refresh(
         self, rate: Callable[[int], int | None], changed: Iterable[int], *, seen: int

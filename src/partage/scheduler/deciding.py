@@ -52,7 +52,29 @@ class Decider:
             return Verdict(wrong=str(error))
         if demand is None:
             return Verdict()
-        return Verdict(demand=demand, nodes=self._nodes(pod, demand, among, limit))
+        return Verdict(demand=demand, nodes=self.choose(pod, demand, among, limit))
+
+    def choose(
+        self, pod: pods.Pod, demand: demands.PodDemand, among: Container[str], limit: int
+    ) -> list[str]:
+        """The best nodes for what a pod asks for, with a hold on the first."""
+        world, uid = self.mirror.fleet, pod.metadata.uid
+        settled = self._binding.get(uid)
+        if settled is None and world.hold_of(uid) is None:
+            settled = world.grant_of(uid)
+        if settled is not None:
+            self.refused = self.refused or settled.node not in among
+            return [settled.node] if settled.node in among else []
+        before = world.release(uid)  # its own hold must not stand in its way
+        nodes = world.best(demand, limit=limit, among=among)
+        if nodes:
+            self.hold(pod, demand, nodes[0])
+        else:
+            self._forget(uid)
+            self.refused = True
+        if before is not None and before.node not in nodes[:1]:
+            self.mirror.freed(before.node)
+        return nodes
 
     def asked(self, pod: pods.Pod, cards_by: str = "") -> demands.PodDemand | None:
         """What a pod asks for; ``cards_by`` chooses its cards where nobody else says how."""
@@ -147,24 +169,3 @@ class Decider:
         self._asking.pop(uid, None)
         self._binding.pop(uid, None)
         self._doubts.pop(uid, None)
-
-    def _nodes(
-        self, pod: pods.Pod, demand: demands.PodDemand, among: Container[str], limit: int
-    ) -> list[str]:
-        world, uid = self.mirror.fleet, pod.metadata.uid
-        settled = self._binding.get(uid)
-        if settled is None and world.hold_of(uid) is None:
-            settled = world.grant_of(uid)
-        if settled is not None:
-            self.refused = self.refused or settled.node not in among
-            return [settled.node] if settled.node in among else []
-        before = world.release(uid)  # its own hold must not stand in its way
-        nodes = world.best(demand, limit=limit, among=among)
-        if nodes:
-            self.hold(pod, demand, nodes[0])
-        else:
-            self._forget(uid)
-            self.refused = True
-        if before is not None and before.node not in nodes[:1]:
-            self.mirror.freed(before.node)
-        return nodes

@@ -11,11 +11,12 @@ Bytes come in, bytes go out; HTTP is somebody else's business.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Collection
+from collections.abc import Awaitable, Collection, Iterator
 
 import msgspec
 
-from partage.core import demands
+from partage.core import demands, errors
+from partage.dialects import pods
 from partage.scheduler import deciding, texts, wire
 
 _ARGS = msgspec.json.Decoder(wire.SetArgs)
@@ -62,15 +63,28 @@ class Filter:
         names = _names(args)
         if names is None:
             return wire.FilterResult(error="cannot get node names")
-        verdict = self._decider.decide(args.pod, names, limit=self._limit)
-        if verdict.demand is None and not verdict.wrong:
-            return _accepted(args, list(names))
-        if verdict.nodes:
-            return _accepted(args, verdict.nodes)
-        if verdict.demand is None:
-            never = dict.fromkeys(names, verdict.wrong)
+        try:
+            demand = self._decider.asked(args.pod)
+        except errors.DemandError as error:
+            never = dict.fromkeys(names, str(error))
             return wire.FilterResult(node_names=[], failed_and_unresolvable_nodes=never)
-        return self._refused(verdict.demand, names)
+        if demand is None:
+            return _accepted(args, list(names))
+        steps = self._decider.mirror.fleet.prepare(demand)
+        if steps is not None:
+            return self._prepared(args, args.pod, demand, steps)
+        nodes = self._decider.choose(args.pod, demand, names, self._limit)
+        return _accepted(args, nodes) if nodes else self._refused(demand, names)
+
+    async def _prepared(
+        self, args: wire.SetArgs, pod: pods.Pod, demand: demands.PodDemand, steps: Iterator[None]
+    ) -> bytes:
+        """The same for a demand whose like was never seen: all nodes are looked at, in turns."""
+        for _ in steps:
+            await asyncio.sleep(0)
+        names = _names(args) or ()
+        nodes = self._decider.choose(pod, demand, names, self._limit)
+        return wire.encode(_accepted(args, nodes)) if nodes else await self._refused(demand, names)
 
     async def _refused(self, demand: demands.PodDemand, names: Collection[str]) -> bytes:
         now: dict[str, str] = {}

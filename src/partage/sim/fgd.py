@@ -84,8 +84,9 @@ class Fgd:
         rank = self._ranks.get(shape)
         changed = None if rank is None else self._journal.since(rank.seen)
         if rank is None or changed is None:
-            rank = ranking.Rank(rate, self._names, seen=self._journal.end)
-            self._ranks[shape] = rank
+            rank = self._ranks[shape] = ranking.Rank(self._names, seen=self._journal.end)
+            for _ in rank.build(rate):
+                pass  # nothing else is to be done meanwhile
         else:
             rank.refresh(rate, changed, seen=self._journal.end)
         return rank
