@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
-from bench import deciding, pricing
-from bench.measuring import Line
+from bench import asking, deciding, measuring, pricing, scale, throughput
 
-BENCHMARKS: dict[str, Callable[[], list[Line]]] = {
+BENCHMARKS: dict[str, Callable[[], Iterable[measuring.Result]]] = {
     "deciding": deciding.run,
     "pricing": pricing.run,
+    "filter": asking.run,
+    "throughput": throughput.run,
+    "scale": scale.run,
 }
 
 
@@ -25,4 +27,5 @@ def main(names: list[str]) -> int:
     return 0
 
 
-sys.exit(main(sys.argv[1:]))
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

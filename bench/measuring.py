@@ -1,16 +1,29 @@
-"""Measuring: medians, and lines that show a ratio beside its aim."""
+"""Measuring: medians, and lines that show what was measured beside its aim.
+
+A :class:`Line` is a time against a floor, a :class:`Rate` is so many things a second against the
+same without us, and an :class:`Amount` is a number by itself, for aims that are absolute. Each says
+whether its aim is met, and nothing fails if it is not.
+"""
 
 from __future__ import annotations
 
 import statistics
 import time
 from collections.abc import Callable
+from typing import Protocol
 
 import msgspec
 
 
+class Result(Protocol):
+    """What a benchmark prints."""
+
+    def show(self, name: str) -> str:
+        """The line as printed."""
+
+
 class Line(msgspec.Struct, frozen=True, kw_only=True):
-    """One result: how many times the floor something took."""
+    """How many times the floor something took; less is better."""
 
     what: str
     took_us: float
@@ -19,13 +32,55 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     aim: float
 
     def show(self, name: str) -> str:
-        """The line as printed."""
         ratio = self.took_us / self.floor_us
         met = "ok" if ratio <= self.aim else "ABOVE AIM"
         return (
-            f"{name:9} {self.what:58} {self.took_us:9.1f} us = {ratio:6.2f} x {self.floor}"
+            f"{name:10} {self.what:58} {self.took_us:9.1f} us = {ratio:6.2f} x {self.floor}"
             f" ({self.floor_us:.1f} us), aim {self.aim:g}: {met}"
         )
+
+
+class Rate(msgspec.Struct, frozen=True, kw_only=True):
+    """So many a second, as a part of what goes without us; more is better."""
+
+    what: str
+    per_second: float
+    without: str
+    without_per_second: float
+    aim: float
+
+    def show(self, name: str) -> str:
+        ratio = self.per_second / self.without_per_second
+        met = "ok" if ratio >= self.aim else "BELOW AIM"
+        return (
+            f"{name:10} {self.what:58} {self.per_second:9.1f} /s = {ratio:6.2f} x {self.without}"
+            f" ({self.without_per_second:.1f} /s), aim at least {self.aim:g}: {met}"
+        )
+
+
+class Amount(msgspec.Struct, frozen=True, kw_only=True):
+    """A number by itself; without an aim it is there to be read."""
+
+    what: str
+    amount: float
+    unit: str
+    aim: float | None = None  # at most
+
+    def show(self, name: str) -> str:
+        said = f"{name:10} {self.what:58} {self.amount:9.1f} {self.unit}"
+        if self.aim is None:
+            return said
+        met = "ok" if self.amount <= self.aim else "ABOVE AIM"
+        return f"{said}, aim {self.aim:g} {self.unit}: {met}"
+
+
+class Note(msgspec.Struct, frozen=True):
+    """Something to be read while it goes on."""
+
+    text: str
+
+    def show(self, name: str) -> str:
+        return f"{name:10} {self.text}"
 
 
 def compare_us(
@@ -40,13 +95,14 @@ def compare_us(
     worked, floored = [], []
     for _ in range(rounds):
         before_work()
-        worked.append(_timed_us(work))
+        worked.append(timed_us(work))
         before_floor()
-        floored.append(_timed_us(floor))
+        floored.append(timed_us(floor))
     return statistics.median(worked), statistics.median(floored)
 
 
-def _timed_us(work: Callable[[], object]) -> float:
+def timed_us(work: Callable[[], object]) -> float:
+    """How long it took, once."""
     began = time.perf_counter_ns()
     work()
     return (time.perf_counter_ns() - began) / 1000

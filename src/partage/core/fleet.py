@@ -13,7 +13,7 @@ on another node, confirmed, or it expires; the time is the caller's.
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, KeysView
 from typing import Any
 
 import msgspec
@@ -194,6 +194,10 @@ class Fleet:
     def all_grants(self) -> Iterator[grants.Grant]:
         """All grants, held ones and those of vanished nodes too."""
         return self._inventory.all_grants()
+
+    def uids(self) -> KeysView[str]:
+        """The pods that have a grant, held or confirmed."""
+        return self._inventory.uids()
 
     def grant_of(self, uid: str) -> grants.Grant | None:
         """A pod's grant, held or confirmed."""

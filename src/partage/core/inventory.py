@@ -11,7 +11,7 @@ under the same name with the same processes on its cards.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, KeysView
 
 from partage.core import cards, errors, grants, ranking
 from partage.core.rooms import UNNUMBERED, NodeState
@@ -142,6 +142,10 @@ class Inventory:
         return itertools.chain.from_iterable(
             itertools.chain(there, (held.values() for held in self._waiting.values()))
         )
+
+    def uids(self) -> KeysView[str]:
+        """The pods that have a grant."""
+        return self._where.keys()
 
     def grant_of(self, uid: str) -> grants.Grant | None:
         """A pod's grant."""

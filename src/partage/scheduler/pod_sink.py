@@ -72,7 +72,7 @@ class PodSink:
 
     def keys(self) -> Collection[str]:
         """All pods that take or await something; those we bound and have not seen since, too."""
-        return self._known.keys() | {grant.pod.uid for grant in self._mirror.fleet.all_grants()}
+        return self._known.keys() | self._mirror.fleet.uids()
 
     def used(self, node: str) -> loads.Load:
         """The load of all pods on a node."""

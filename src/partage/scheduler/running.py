@@ -156,6 +156,7 @@ class Extender:
 
     async def _read(self, group: asyncio.TaskGroup) -> None:
         start = time.monotonic()
+        gc.disable()  # what is read stays, and looking for garbage in it stops everything
         group.create_task(self.reflectors["nodes"].run())
         await self.reflectors["nodes"].synced.wait()
         await self._check_rights()
@@ -278,9 +279,9 @@ def _lease(leader: settings.Leader, api: kube.Api) -> lease.Lease | None:
 
 
 def _settle_down() -> None:
-    gc.collect()
     gc.freeze()
     gc.set_threshold(_YOUNG, 20, 50)
+    gc.enable()
 
 
 def _name(item: nodes.Node | sick_sink.SickList) -> str:
