@@ -42,6 +42,56 @@ def test_pods_of_gpushare_count_where_it_put_them() -> None:
     assert world.free_mib("n1") == [16 * GIB, 13 * GIB]
 
 
+@pytest.mark.parametrize(
+    ("capacity", "node_annotations", "limits", "annotations", "free"),
+    [
+        (
+            {},
+            {
+                "hami.io/node-nvidia-register": '[{"id":"GPU-0","index":0,"devmem":16384},'
+                '{"id":"GPU-1","index":1,"devmem":16384}]'
+            },
+            {"nvidia.com/gpu": 1, "nvidia.com/gpumem": 3072, "nvidia.com/gpucores": 30},
+            {"hami.io/vgpu-node": "n1", "hami.io/vgpu-devices-allocated": "GPU-1,NVIDIA,3072,30:;"},
+            [16384, 13312],
+        ),
+        (
+            {"tencent.com/vcuda-core": 200, "tencent.com/vcuda-memory": 128},
+            {},
+            {"tencent.com/vcuda-core": 30, "tencent.com/vcuda-memory": 12},
+            {
+                "tencent.com/predicate-gpu-idx-0": "1",
+                "tencent.com/predicate-node": "n1",
+                "tencent.com/predicate-time": "1",
+                "tencent.com/gpu-assigned": "true",
+            },
+            [16384, 13312],
+        ),
+        (
+            {"elasticgpu.io/gpu-core": 200, "elasticgpu.io/gpu-memory": 32768},
+            {},
+            {"elasticgpu.io/gpu-memory": 3072},
+            {"elasticgpu.io/assumed": "true", "elasticgpu.io/container-main": "1"},
+            [16384, 13312],
+        ),
+    ],
+    ids=["hami", "gaia", "elastic"],
+)
+def test_pods_of_other_systems_count_on_the_nodes_that_those_describe(
+    capacity: dict[str, pods.Amount],
+    node_annotations: dict[str, str],
+    limits: dict[str, pods.Amount],
+    annotations: dict[str, str],
+    free: list[int],
+) -> None:
+    """Without an agent, from what their own plugins and schedulers wrote."""
+    world = making.World()
+    world.mirror.nodes.put(making.node(capacity=capacity, annotations=node_annotations))
+    world.mirror.pods.put(making.pod("a", limits, on="n1", annotations=annotations))
+    assert world.free_mib("n1") == free
+    assert len(world.mirror.problems) == 0
+
+
 def test_a_pod_whose_node_is_unknown_counts_when_the_node_appears() -> None:
     """A pod of a vanished node neither stops the start nor is forgotten."""
     world = making.World()
