@@ -135,7 +135,17 @@ def test_scores_run_from_ten_downwards_and_the_held_node_is_best() -> None:
     assert {entry["Host"] for entry in scores} == set(names)
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"Pod": null, "NodeNames": ["a"]}', b"{}"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b'{"Pod": null, "NodeNames": ["a"]}',
+        b"{}",
+        b'{"Pod": {}, "Nodes": {"items": [{"metadata": {"name": 3}}]}}',
+    ],
+)
 def test_prioritize_answers_an_unreadable_body_with_no_scores(body: bytes) -> None:
     """Its errors are ignored by kube-scheduler, so the answer is an empty list."""
     assert making.World().own.prioritize(body) == b"[]"

@@ -465,6 +465,9 @@ def test_a_label_that_is_changed_later_makes_no_room() -> None:
         assert [what for what, _ in world.mirror.problems] == ["pod default/a"]
     world.mirror.pods.put(bound)
     assert len(world.mirror.problems) == 0
+    world.mirror.pods.put(msgspec.structs.replace(bound, metadata=meta))
+    world.mirror.pods.drop("uid-a")
+    assert len(world.mirror.problems) == 0  # nothing is wrong with a pod that is gone
 
 
 def _moved(bound: pods.Pod) -> dict[str, str]:

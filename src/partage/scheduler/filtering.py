@@ -44,9 +44,9 @@ class Filter:
         """Scores of the nodes that fit; a node that is left out has none."""
         try:
             args = wire.decode(_ARGS, body, "node_names", "nodes")
+            names = _names(args)
         except wire.WireError:
             return b"[]"
-        names = _names(args)
         if args.pod is None or not names:
             return b"[]"
         nodes = self._decider.rank(args.pod, names)

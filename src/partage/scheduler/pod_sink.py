@@ -68,6 +68,9 @@ class PodSink:
         if known is not None and known.node:
             self._count(known, -1)
             self._forget_unsettled(known.node, uid)
+        grant = self._mirror.fleet.grant_of(uid)
+        if grant is not None:
+            self._mirror.problems.set(f"pod {grant.pod.namespace}/{grant.pod.name}", "")
         self._mirror.release(uid)
 
     def keys(self) -> Collection[str]:
