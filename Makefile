@@ -8,30 +8,43 @@ BIN := .venv/bin
 
 # `make setup` is done when this file is there. Its name carries a checksum of the checkout's path:
 # a virtual environment does not survive a move, so a copied checkout builds its own.
-STAMP := .venv/.stamp-$(shell pwd | cksum | cut -d' ' -f1)
+STAMP := .stamp-$(shell pwd | cksum | cut -d' ' -f1)
+READY := .venv/$(STAMP)
+READY_FOR_RELEASE := .venv-release/$(STAMP)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint bench lock clean
+.PHONY: help setup native demo test lint bench wheels lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
 
-setup: $(STAMP) ## Make .venv with the pinned requirements (PYTHON=... chooses the interpreter)
+setup: $(READY) ## Make .venv with the pinned requirements (PYTHON=... chooses the interpreter)
 
-$(STAMP): requirements/dev.txt pyproject.toml scripts/setup
-	@PYTHON='$(PYTHON)' scripts/setup $@
+$(READY): requirements/dev.txt pyproject.toml hatch_build.py scripts/setup
+	@PYTHON='$(PYTHON)' scripts/setup $@ $<
 
-demo: setup ## Show Partage at work on this machine
+$(READY_FOR_RELEASE): requirements/release.txt scripts/setup
+	@PYTHON='$(PYTHON)' scripts/setup $@ $<
+
+native: setup ## Build the parts in C, those that changed
+	@$(BIN)/python -m native
+
+demo: native ## Show Partage at work on this machine
 	@$(BIN)/partage demo
 
-test: setup ## Run the tests (ARGS=... goes to pytest)
+# Where nothing may be left out, the release compiler has to be there: some tests are about it.
+test: native $(if $(CI)$(PARTAGE_REQUIRE_ALL),$(READY_FOR_RELEASE)) ## Run the tests (ARGS=... goes to pytest)
 	@$(BIN)/python -m pytest $(ARGS)
 
 lint: setup ## Check format, style, types, layers and hygiene
 	@scripts/lint
 
-bench: setup ## Run the benchmarks (ARGS=... goes to them)
+bench: native ## Run the benchmarks (ARGS=... goes to them)
 	@$(BIN)/python -m bench $(ARGS)
+
+.PHONY: bench-fence
+bench-fence: native ## Measure the fence on the simulated driver (ARGS="shares --quick", ARGS="-o json")
+	@$(BIN)/python -m bench.fence $(ARGS)
 
 .PHONY: cluster cluster-down programs
 cluster: setup ## Bring a Kubernetes control plane up on this machine; `make cluster-down` ends it
@@ -43,10 +56,13 @@ cluster-down: setup ## Take it down and remove its state
 programs: setup ## Build the programs that `make cluster` and the tests run, once
 	@$(BIN)/python -m cluster build
 
+wheels: $(READY_FOR_RELEASE) ## Make the wheels of a release in dist, and check what they need
+	@scripts/wheels $(ARGS)
+
 lock: ## Pin the requirements again (ARGS=--upgrade takes newer versions)
 	@PYTHON='$(PYTHON)' UV_VERSION=$(UV_VERSION) scripts/lock $(ARGS)
 
 clean: ## Remove .venv, caches and build output
-	rm -rf .venv .venv-lock build dist
+	rm -rf .venv .venv-lock .venv-release build dist src/partage/lib
 	rm -rf .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -prune -exec rm -rf {} +

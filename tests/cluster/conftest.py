@@ -1,14 +1,11 @@
 """One control plane for all tests of this folder, and what to do where it cannot be had.
 
 It is started once, as that takes seconds, and emptied before each test. Building its programs takes
-minutes the first time and needs Go. Where they cannot be built the tests are skipped, and the run
-ends with a list of what was left out; where CI or PARTAGE_REQUIRE_ALL is set, they fail instead.
+minutes the first time and needs Go. Where they cannot be built the tests are left out.
 """
 
 from __future__ import annotations
 
-import collections
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,9 +13,7 @@ import pytest
 
 from cluster import building, extending
 from cluster.control_plane import APISERVER, ControlPlane
-
-_LEFT_OUT = "left out: "  # marks the skips that the summary tells about
-_REQUIRING = ("CI", "PARTAGE_REQUIRE_ALL")
+from tests.leaving_out import leave_out
 
 
 @pytest.fixture(scope="session")
@@ -31,9 +26,7 @@ def programs(request: pytest.FixtureRequest) -> Path:
         with capture.global_and_fixture_disabled():
             return building.ensure()
     except building.CannotBuild as error:
-        if any(os.environ.get(name) for name in _REQUIRING):
-            pytest.fail(f"the control plane is required here: {error}", pytrace=False)
-        pytest.skip(f"{_LEFT_OUT}the control plane: {error}")
+        leave_out("the control plane", error)
 
 
 @pytest.fixture(scope="session")
@@ -79,14 +72,3 @@ def new_extender(
 def extender(new_extender: Callable[..., extending.Extender]) -> extending.Extender:
     """One replica, started when the test says so."""
     return new_extender()
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say what was not tested, and why: a skip is too easily overlooked."""
-    skipped = (report.longrepr[2] for report in terminalreporter.getreports("skipped"))
-    marked = (reason.partition(_LEFT_OUT) for reason in skipped)
-    reasons = collections.Counter(reason for _, mark, reason in marked if mark)
-    if reasons:
-        terminalreporter.section("left out")
-    for reason, tests in reasons.items():
-        terminalreporter.line(f"{tests} tests need {reason}")

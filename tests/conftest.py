@@ -1,0 +1,18 @@
+"""What all tests share: the list of what was not tested, at the end of a run."""
+
+import collections
+
+import pytest
+
+from tests import leaving_out
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say what was not tested, and why: a skip is too easily overlooked."""
+    skipped = (report.longrepr[2] for report in terminalreporter.getreports("skipped"))
+    marked = (reason.partition(leaving_out.MARK) for reason in skipped)
+    reasons = collections.Counter(reason for _, mark, reason in marked if mark)
+    if reasons:
+        terminalreporter.section("left out")
+    for reason, tests in reasons.items():
+        terminalreporter.line(f"{tests} tests need {reason}")

@@ -1,0 +1,20 @@
+"""Tests of parts that not every machine can have: left out with a reason, or required.
+
+A part that is missing skips its tests, and the run ends with a list of what was left out. Where CI
+or PARTAGE_REQUIRE_ALL is set, it fails them instead.
+"""
+
+import os
+from typing import NoReturn
+
+import pytest
+
+MARK = "left out: "  # marks the skips that the summary tells about
+_REQUIRING = ("CI", "PARTAGE_REQUIRE_ALL")
+
+
+def leave_out(part: str, reason: object) -> NoReturn:
+    """End the test, as this machine does not have the part."""
+    if any(os.environ.get(name) for name in _REQUIRING):
+        pytest.fail(f"{part} is required here: {reason}", pytrace=False)
+    pytest.skip(f"{MARK}{part}: {reason}")
