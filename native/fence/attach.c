@@ -1,0 +1,224 @@
+/* The tenant's files: found, checked and mapped at the first call that needs them.
+ *
+ * The limits are believed only where the tenant cannot have written them: at a fixed path that an
+ * administrator or a container's mounts provide, or at the path that PARTAGE_LIMITS names, which
+ * is as good as the preload that came with it. Whatever goes wrong is remembered as text, which
+ * cuGetErrorString gives to people, since the fence never writes to the program's streams. */
+#define _GNU_SOURCE
+#include "fence.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define FIXED_PATH "/etc/partage/fence/limits"
+enum { PATH_BYTES = 1024, REASON_BYTES = 1400 };
+
+static const uint32_t gate_shut = 1, gate_wide = 0;
+
+int fence_current = FENCE_UNKNOWN;
+const struct partage_limits *fence_limits;
+struct partage_region *fence_region;
+struct partage_board *fence_boards[PARTAGE_CARDS];
+const uint32_t *fence_gate = &gate_shut;
+
+static pthread_mutex_t attaching = PTHREAD_MUTEX_INITIALIZER;
+static char folder[PATH_BYTES];
+static struct stat region_file;
+static char reason[REASON_BYTES];
+
+const char *fence_reason(void) { return reason; }
+
+/* Closed unless the limits themselves say that this tenant may run unfenced. */
+void fence_break(const char *what, const char *path)
+{
+    bool open = fence_limits && fence_limits->on_failure == PARTAGE_ON_FAILURE_OPEN;
+    snprintf(reason, sizeof reason, "Partage: %s %s", path, what);
+    __atomic_store_n(&fence_gate, open ? &gate_wide : &gate_shut, __ATOMIC_RELEASE);
+    __atomic_store_n(&fence_current, open ? FENCE_OPEN : FENCE_CLOSED, __ATOMIC_RELEASE);
+}
+
+/* The whole file, or NULL with the reason set. */
+static void *map(int file, const char *path, size_t size, uint64_t magic, int protection)
+{
+    struct stat about;
+    if (fstat(file, &about) || !S_ISREG(about.st_mode) || about.st_size < 16)
+        return fence_break("is not a file of the fence", path), NULL;
+    void *mapped = mmap(NULL, about.st_size, protection, MAP_SHARED, file, 0);
+    if (mapped == MAP_FAILED)
+        return fence_break("cannot be mapped", path), NULL;
+    const struct partage_limits *header = mapped; /* all three begin alike */
+    if (header->magic != magic)
+        fence_break("is not the file that its name says", path);
+    else if (header->version != PARTAGE_VERSION || header->size != size ||
+             (size_t)about.st_size != size)
+        fence_break("is of another version of Partage than this library", path);
+    else
+        return mapped;
+    munmap(mapped, about.st_size);
+    return NULL;
+}
+
+static bool trusted(int file, bool fixed)
+{
+    struct stat about;
+    if (fstat(file, &about) || about.st_mode & (S_IWGRP | S_IWOTH))
+        return false;
+    return about.st_uid == 0 || (!fixed && about.st_uid == geteuid());
+}
+
+static bool attach_limits(const char *path, bool fixed)
+{
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0)
+        return fence_break("cannot be read", path), false;
+    if (!trusted(file, fixed))
+        fence_break("could have been written by somebody else than root or its owner", path);
+    else
+        fence_limits = map(file, path, sizeof *fence_limits, PARTAGE_LIMITS_MAGIC, PROT_READ);
+    close(file);
+    if (fence_limits && fence_limits->cards > PARTAGE_CARDS) {
+        fence_break("names more cards than there can be", path);
+        fence_limits = NULL;
+    }
+    return fence_limits;
+}
+
+static bool find_limits(void)
+{
+    const char *named = getenv("PARTAGE_LIMITS");
+    bool fixed = access(FIXED_PATH, F_OK) == 0 || errno == EACCES;
+    const char *path = fixed ? FIXED_PATH : named;
+    if (!path || strlen(path) >= sizeof folder)
+        return fence_break("is not set to the tenant's limits", "PARTAGE_LIMITS"), false;
+    if (*path != '/')
+        return fence_break("is no absolute path", path), false;
+    strcpy(folder, path);
+    *strrchr(folder, '/') = '\0';
+    return attach_limits(path, fixed);
+}
+
+static int open_beside(const char *name, char path[PATH_BYTES + 24])
+{
+    snprintf(path, PATH_BYTES + 24, "%s/%s", folder, name);
+    return open(path, O_RDWR | O_CLOEXEC);
+}
+
+/* The file that is mapped, and not another one that was put in its place. */
+bool fence_is_region(int file)
+{
+    struct stat about;
+    return !fstat(file, &about) && about.st_ino == region_file.st_ino &&
+           about.st_dev == region_file.st_dev;
+}
+
+int fence_open_region(void)
+{
+    char path[PATH_BYTES + 24];
+    int file = open_beside("region", path);
+    if (file < 0 || fence_is_region(file))
+        return file;
+    close(file);
+    errno = ESTALE;
+    return -1;
+}
+
+static bool attach_region(void)
+{
+    char path[PATH_BYTES + 24];
+    int file = open_beside("region", path);
+    if (file < 0)
+        return fence_break("cannot be opened for writing", path), false;
+    fence_region = map(file, path, sizeof *fence_region, PARTAGE_REGION_MAGIC, PROT_READ | PROT_WRITE);
+    fstat(file, &region_file);
+    close(file);
+    return fence_region;
+}
+
+static struct partage_board *seated(struct partage_board *board, uint32_t seat)
+{
+    uint32_t seen = __atomic_load_n(&board->seats_used, __ATOMIC_RELAXED);
+    while (seen <= seat && !__atomic_compare_exchange_n(&board->seats_used, &seen, seat + 1, false,
+                                                        __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        ;
+    return board;
+}
+
+/* Without its board a card's neighbours cannot be seen; the share itself is kept all the same. */
+static void attach_boards(void)
+{
+    for (unsigned card = 0; card < fence_limits->cards; card++) {
+        char name[24], path[PATH_BYTES + 24];
+        struct stat about;
+        snprintf(name, sizeof name, "board-%u", card);
+        int file = open_beside(name, path);
+        if (file < 0)
+            continue;
+        if (!fstat(file, &about) && (size_t)about.st_size == sizeof(struct partage_board)) {
+            void *mapped = mmap(NULL, sizeof(struct partage_board), PROT_READ | PROT_WRITE,
+                                MAP_SHARED, file, 0);
+            struct partage_board *board = mapped == MAP_FAILED ? NULL : mapped;
+            if (board && board->magic == PARTAGE_BOARD_MAGIC && board->version == PARTAGE_VERSION &&
+                fence_limits->card[card].seat < PARTAGE_SEATS)
+                fence_boards[card] = seated(board, fence_limits->card[card].seat);
+        }
+        close(file);
+    }
+}
+
+static void forked(void)
+{
+    pthread_mutex_init(&attaching, NULL);
+    slots_forked();
+    ledger_forget();
+    pools_forked();
+    contexts_forked();
+    physical_forked();
+    costs_forked();
+}
+
+static bool attach_files(void)
+{
+    static bool tried;
+    if (!tried && find_limits() && attach_region()) {
+        attach_boards();
+        pthread_atfork(NULL, NULL, forked);
+    }
+    tried = true;
+    return fence_region;
+}
+
+bool fence_attach_files(void)
+{
+    pthread_mutex_lock(&attaching);
+    bool attached = attach_files();
+    pthread_mutex_unlock(&attaching);
+    return attached;
+}
+
+int fence_attach(void)
+{
+    if (!driver_load(NULL))
+        return FENCE_NO_DRIVER; /* not remembered: it may be opened later */
+    pthread_mutex_lock(&attaching);
+    if (fence_current == FENCE_UNKNOWN && attach_files()) {
+        __atomic_store_n(&fence_gate, &fence_limits->gate, __ATOMIC_RELEASE);
+        __atomic_store_n(&fence_current, FENCE_HELD, __ATOMIC_RELEASE);
+    }
+    pthread_mutex_unlock(&attaching);
+    return fence_current;
+}
+
+CUresult cuGetErrorString(CUresult error, const char **text)
+{
+    if (!driver_load(NULL))
+        return CUDA_ERROR_NO_DEVICE;
+    if (error == CUDA_ERROR_NOT_PERMITTED && text && fence_enter() == FENCE_CLOSED)
+        return *text = fence_reason(), CUDA_SUCCESS;
+    return REAL(cuGetErrorString)(error, text);
+}

@@ -1,0 +1,105 @@
+/* One allocation: take from the quota, ask the driver, write down or give back.
+ *
+ * Taken before the driver is asked and given back after it has freed, so what the driver holds for
+ * the tenant is never more than what is counted. */
+#include "fence.h"
+
+static CUresult refuse(int card)
+{
+    if (card >= 0)
+        __atomic_add_fetch(&fence_region->card[card].refused, 1, __ATOMIC_RELAXED);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* Pools keep freed memory; before anybody is refused, they give up what they do not use. */
+static bool take(int card, uint64_t bytes)
+{
+    if (likely(quota_take(card, bytes)))
+        return true;
+    if (card < 0 || bytes > quota_limit(card))
+        return false;
+    pools_press(card);
+    return quota_take(card, bytes);
+}
+
+CUresult charge_begin_on(struct charge *charge, struct place place, uint64_t bytes)
+{
+    int state = fence_enter();
+    *charge = (struct charge){.place = place, .bytes = round_up(bytes, GRAIN_BYTES)};
+    if (unlikely(state != FENCE_HELD))
+        return state == FENCE_OPEN ? CUDA_SUCCESS : fence_refusal(state);
+    charge->counted = take(place.card, charge->bytes);
+    return likely(charge->counted) ? CUDA_SUCCESS : refuse(place.card);
+}
+
+CUresult charge_begin(struct charge *charge, uint64_t bytes)
+{
+    int state = fence_enter();
+    *charge = (struct charge){.counted = false};
+    if (unlikely(state != FENCE_HELD))
+        return state == FENCE_OPEN ? CUDA_SUCCESS : fence_refusal(state);
+    struct place place = place_current();
+    if (!place.context || !bytes)
+        return CUDA_SUCCESS; /* the driver has its own answer to that */
+    return charge_begin_on(charge, place, bytes);
+}
+
+void charge_drop(struct charge *charge)
+{
+    if (charge->counted)
+        quota_give(charge->place.card, charge->bytes);
+    charge->counted = false;
+}
+
+CUresult charge_end(struct charge *charge, CUresult result, enum ledger_kind kind, uint64_t key)
+{
+    if (!charge->counted)
+        return result;
+    if (unlikely(result)) {
+        charge_drop(charge);
+        return result;
+    }
+    struct ledger_entry entry = {.key = key,
+                                 .bytes = charge->bytes,
+                                 .context = charge->place.context,
+                                 .card = (int16_t)charge->place.card,
+                                 .kind = kind,
+                                 .count = 1};
+    struct ledger_entry stale;
+    if (unlikely(ledger_remove(kind, key, &stale)))
+        quota_give(stale.card, stale.bytes); /* the key is new, so that has ended unseen */
+    ledger_add(&entry); /* without memory for the entry it stays counted until the process ends */
+    return result;
+}
+
+bool charge_settle(struct charge *charge, uint64_t bytes)
+{
+    if (!charge->counted)
+        return true;
+    bytes = round_up(bytes, GRAIN_BYTES);
+    if (bytes > charge->bytes && !take(charge->place.card, bytes - charge->bytes))
+        return refuse(charge->place.card), false;
+    if (bytes < charge->bytes)
+        quota_give(charge->place.card, charge->bytes - bytes);
+    charge->bytes = bytes;
+    return true;
+}
+
+/* A free does not say whether its memory came from a pool. */
+bool take_out(enum ledger_kind kind, uint64_t key, struct ledger_entry *entry)
+{
+    return ledger_remove(kind, key, entry) ||
+           (kind == LEDGER_MEMORY && pools_used() && ledger_remove(LEDGER_POOLED, key, entry));
+}
+
+void given_back(const struct ledger_entry *entry, CUresult result)
+{
+    if (result)
+        ledger_add(entry); /* the driver did not free it, so it is still ours */
+    else if (entry->kind == LEDGER_POOLED && entry->count == WITHOUT_POOL)
+        physical_drop(entry->owner, 1);
+    else if (entry->kind == LEDGER_POOLED)
+        pools_refresh();
+    else
+        quota_give(entry->card, entry->bytes);
+}

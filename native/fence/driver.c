@@ -1,0 +1,191 @@
+/* Which functions the real driver has, and which of ours stands for which of them. */
+#define _GNU_SOURCE
+#include "driver.h"
+#include "fence.h"
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The version under which every glibc of the architecture exports its first dlsym. */
+#if defined(__x86_64__)
+#define DLSYM_VERSION "GLIBC_2.2.5"
+#elif defined(__aarch64__)
+#define DLSYM_VERSION "GLIBC_2.17"
+#else
+#error "the fence knows x86-64 and arm64"
+#endif
+
+struct hook {
+    const char *symbol, *name;
+    int version;
+    bool per_thread;
+    void *wrapper;
+    enum driver_symbol index;
+};
+
+static const struct hook hooks[] = {
+#define X(symbol, name, version, per_thread)                                                       \
+    {#symbol, #name, version, per_thread, (void *)symbol, SYMBOL_##symbol},
+    CUDA_HOOKS(X)
+#undef X
+#define X(symbol) {#symbol, "", 0, false, (void *)symbol, SYMBOL_##symbol},
+    NVML_HOOKS(X)
+#undef X
+};
+#define X(...) +1
+enum { HOOKS = sizeof hooks / sizeof *hooks, CUDA_ONLY = CUDA_HOOKS(X) };
+#undef X
+
+static const struct {
+    const char *name;
+    enum driver_symbol index;
+} cuda_symbols[] = {
+#define X(symbol, ...) {#symbol, SYMBOL_##symbol},
+    CUDA_HOOKS(X) CUDA_CALLS(X)
+}, nvml_symbols[] = {
+    NVML_HOOKS(X) NVML_CALLS(X)
+#undef X
+};
+
+void *driver_real[SYMBOLS];
+
+static const struct hook *by_symbol[HOOKS]; /* sorted by exported name */
+static const struct hook *by_pointer[CUDA_ONLY]; /* sorted by the driver's address */
+static pthread_once_t sorted = PTHREAD_ONCE_INIT;
+static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
+static bool cuda_loaded, nvml_loaded;
+
+static CUresult cuda_missing(void) { return CUDA_ERROR_NOT_FOUND; }
+static nvmlReturn_t nvml_missing(void) { return NVML_ERROR_FUNCTION_NOT_FOUND; }
+
+dlsym_fn *driver_dlsym(void)
+{
+    static dlsym_fn *libc_dlsym;
+    dlsym_fn *found = __atomic_load_n(&libc_dlsym, __ATOMIC_RELAXED);
+    if (!found) {
+        found = (dlsym_fn *)dlvsym(RTLD_NEXT, "dlsym", DLSYM_VERSION);
+        __atomic_store_n(&libc_dlsym, found, __ATOMIC_RELAXED);
+    }
+    return found;
+}
+
+static int order_symbol(const void *a, const void *b)
+{
+    return strcmp((*(const struct hook *const *)a)->symbol, (*(const struct hook *const *)b)->symbol);
+}
+
+static uintptr_t address(const struct hook *hook) { return (uintptr_t)driver_real[hook->index]; }
+
+static int order_pointer(const void *a, const void *b)
+{
+    uintptr_t left = address(*(const struct hook *const *)a);
+    uintptr_t right = address(*(const struct hook *const *)b);
+    return (left > right) - (left < right);
+}
+
+static void sort_symbols(void)
+{
+    for (int i = 0; i < HOOKS; i++)
+        by_symbol[i] = &hooks[i];
+    qsort(by_symbol, HOOKS, sizeof *by_symbol, order_symbol);
+}
+
+/* What the program opened, or what it was linked with: never a driver of our own choice. By a handle
+ * of our own, since the program's may find more than the driver, and for good, since a program that
+ * closes the driver and opens it again would leave us with addresses of the first one. */
+static void *opened(const char *path, const char *library)
+{
+    return dlopen(path ? path : library, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+}
+
+static void *find(void *handle, const char *name, void *missing)
+{
+    void *found = driver_dlsym()(handle, name);
+    return found && !hook_owns(found) ? found : missing;
+}
+
+bool driver_load(const char *path)
+{
+    void *handle;
+    if (__atomic_load_n(&cuda_loaded, __ATOMIC_ACQUIRE))
+        return true;
+    pthread_mutex_lock(&loading);
+    if (!cuda_loaded && (handle = opened(path, "libcuda.so.1"))) {
+        for (size_t i = 0; i < sizeof cuda_symbols / sizeof *cuda_symbols; i++)
+            driver_real[cuda_symbols[i].index] =
+                find(handle, cuda_symbols[i].name, (void *)cuda_missing);
+        for (int i = 0; i < CUDA_ONLY; i++)
+            by_pointer[i] = &hooks[i];
+        qsort(by_pointer, CUDA_ONLY, sizeof *by_pointer, order_pointer);
+        __atomic_store_n(&cuda_loaded, true, __ATOMIC_RELEASE);
+    }
+    pthread_mutex_unlock(&loading);
+    return cuda_loaded;
+}
+
+bool nvml_load(const char *path)
+{
+    void *handle;
+    if (__atomic_load_n(&nvml_loaded, __ATOMIC_ACQUIRE))
+        return true;
+    pthread_mutex_lock(&loading);
+    if (!nvml_loaded && (handle = opened(path, "libnvidia-ml.so.1"))) {
+        for (size_t i = 0; i < sizeof nvml_symbols / sizeof *nvml_symbols; i++)
+            driver_real[nvml_symbols[i].index] =
+                find(handle, nvml_symbols[i].name, (void *)nvml_missing);
+        __atomic_store_n(&nvml_loaded, true, __ATOMIC_RELEASE);
+    }
+    pthread_mutex_unlock(&loading);
+    return nvml_loaded;
+}
+
+bool driver_has(enum driver_symbol symbol)
+{
+    return driver_real[symbol] != (void *)cuda_missing && driver_real[symbol] != (void *)nvml_missing;
+}
+
+void *hook_by_symbol(const char *symbol)
+{
+    struct hook wanted = {.symbol = symbol};
+    const struct hook *key = &wanted;
+    pthread_once(&sorted, sort_symbols);
+    const struct hook **found = bsearch(&key, by_symbol, HOOKS, sizeof key, order_symbol);
+    return found ? (*found)->wrapper : NULL;
+}
+
+void *hook_by_pointer(const void *real)
+{
+    int low = 0, high = CUDA_ONLY;
+    while (low < high) {
+        int middle = (low + high) / 2;
+        if (address(by_pointer[middle]) < (uintptr_t)real)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    bool found = low < CUDA_ONLY && address(by_pointer[low]) == (uintptr_t)real;
+    return found ? by_pointer[low]->wrapper : NULL;
+}
+
+/* The newest form that is not newer than asked; the per-thread form only where asked for. */
+void *hook_by_request(const char *name, int version, bool per_thread)
+{
+    const struct hook *best = NULL;
+    for (const struct hook *hook = hooks; hook < hooks + HOOKS; hook++) {
+        if (strcmp(hook->name, name) || hook->version > version || hook->per_thread > per_thread)
+            continue;
+        if (!best || hook->per_thread > best->per_thread ||
+            (hook->per_thread == best->per_thread && hook->version > best->version))
+            best = hook;
+    }
+    return best ? best->wrapper : NULL;
+}
+
+bool hook_owns(const void *pointer)
+{
+    for (int i = 0; i < HOOKS; i++)
+        if (hooks[i].wrapper == pointer)
+            return true;
+    return false;
+}

@@ -1,0 +1,224 @@
+/* What the parts of the fence know of each other.
+ *
+ *   lookup     how calls reach us: dlsym, cuGetProcAddress
+ *   driver     the real driver's functions
+ *   attach     the tenant's files: limits, region, boards; what to do when they cannot be used
+ *   slots      this process's place in the region, and taking places back from the dead
+ *   quota      bytes taken from and given back to the tenant's quota
+ *   ledger     what this process has: pointer or handle -> bytes, card, context
+ *   charges    one allocation: take, ask the driver, write down or give back
+ *   contexts, memory, pools, physical, arrays, code, graphs    the wrappers that use memory
+ *   launches, pacing, costs                                    the wrappers that use time
+ *   views, nvml                                                what the card looks like
+ */
+#pragma once
+#include "driver.h"
+#include "layout.h"
+#include <stdbool.h>
+
+#define likely(condition) __builtin_expect(!!(condition), 1)
+#define unlikely(condition) __builtin_expect(!!(condition), 0)
+
+/* ---- attach ------------------------------------------------------------------------------ */
+
+enum fence_state {
+    FENCE_UNKNOWN, /* nothing was looked at yet */
+    FENCE_HELD,    /* limits are known and kept */
+    FENCE_OPEN,    /* the fence cannot work and was told to let everything pass */
+    FENCE_CLOSED,  /* the fence cannot work, so nothing is given */
+    FENCE_NO_DRIVER,
+};
+
+extern int fence_current;                  /* one of enum fence_state */
+extern const struct partage_limits *fence_limits; /* read-only; the node side changes it */
+extern struct partage_region *fence_region;
+extern struct partage_board *fence_boards[PARTAGE_CARDS]; /* NULL: neighbours cannot be seen */
+extern const uint32_t *fence_gate;         /* 0 there: a launch may pass without a look */
+
+int fence_attach(void);
+bool fence_attach_files(void); /* limits, region and boards alone: NVML needs no CUDA */
+int fence_open_region(void); /* a descriptor of the region file of one's own, or -1 */
+bool fence_is_region(int file);
+const char *fence_reason(void); /* why the fence is open or closed, for people */
+void fence_break(const char *what, const char *path);
+
+/* FENCE_HELD, or what else to do. */
+static inline int fence_enter(void)
+{
+    int state = __atomic_load_n(&fence_current, __ATOMIC_ACQUIRE);
+    return likely(state != FENCE_UNKNOWN) ? state : fence_attach();
+}
+
+/* What a call that would take something answers when the fence is not held. */
+static inline CUresult fence_refusal(int state)
+{
+    return state == FENCE_NO_DRIVER ? CUDA_ERROR_NO_DEVICE : CUDA_ERROR_NOT_PERMITTED;
+}
+
+/* ---- slots and quota ----------------------------------------------------------------------- */
+
+enum {
+    NOT_GRANTED = -1, /* a card of the machine that the tenant has no share of */
+    NOT_THERE = -2,   /* no card at all, or not yet: the driver is about to say so */
+};
+
+int slot_mine(void); /* this process's slot, taken at the first call; -1: none could be had */
+bool slot_alive(int slot);
+void slots_reap(void);
+void slots_forked(void); /* the child has no memory on any card and needs a slot of its own */
+
+bool quota_take(int card, uint64_t bytes); /* false: over the quota */
+void quota_give(int card, uint64_t bytes);
+uint64_t quota_used(int card);
+uint64_t quota_limit(int card);
+extern uint64_t quota_mine[PARTAGE_CARDS]; /* what the slot should hold; see slots.c */
+
+/* ---- ledger ---------------------------------------------------------------------------------- */
+
+enum ledger_kind {
+    LEDGER_MEMORY = 1,
+    LEDGER_POOLED, /* counted with its pool, `context`; once that was destroyed, see `count` */
+    LEDGER_ARRAY,
+    LEDGER_MIPMAP,
+    LEDGER_CONTEXT,
+    LEDGER_MODULE,
+    LEDGER_LIBRARY,
+    LEDGER_PHYSICAL, /* by a number of ours; kept by `count` handles and mappings, or by what is
+                        left of a pool that was destroyed */
+    LEDGER_HANDLE,   /* of physical memory; `bytes` is its number */
+    LEDGER_MAPPING,  /* of physical memory; `owner` is its number */
+    LEDGER_GRAPH,    /* an executable one; `card` is a device, `count` when it last ran: pools.c */
+};
+
+struct ledger_entry {
+    uint64_t key, bytes;
+    union {
+        CUcontext context; /* NULL: of no context */
+        uint64_t owner;
+    };
+    int16_t card;
+    uint16_t kind;
+    uint32_t count;
+};
+
+bool ledger_add(const struct ledger_entry *entry);
+bool ledger_find(enum ledger_kind kind, uint64_t key, struct ledger_entry *entry);
+bool ledger_remove(enum ledger_kind kind, uint64_t key, struct ledger_entry *entry);
+/* Adds to an entry's count; true if none is left, and the entry is then removed. */
+bool ledger_count(enum ledger_kind kind, uint64_t key, int32_t more, struct ledger_entry *entry);
+/* Removes all that belongs to a context, giving each to `each`. */
+void ledger_sweep(CUcontext context, void (*each)(const struct ledger_entry *));
+/* Shows every entry of that kind and context; `each` may change all but kind and key. */
+void ledger_visit(enum ledger_kind kind, CUcontext context,
+                  void (*each)(struct ledger_entry *, void *), void *with);
+/* The first entry of that kind whose [key, key + bytes) holds the address. */
+bool ledger_covering(enum ledger_kind kind, uint64_t address, struct ledger_entry *entry);
+void ledger_forget(void);
+
+/* ---- contexts and charges -------------------------------------------------------------------- */
+
+struct place {
+    CUcontext context; /* NULL: none is current */
+    CUdevice device;
+    int card;
+};
+
+struct place place_current(void);
+int card_of_device(CUdevice device);
+
+struct charge {
+    struct place place;
+    uint64_t bytes;
+    bool counted; /* false: the fence is open, or the driver is about to refuse anyway */
+};
+
+enum { WITHOUT_POOL = 2 }; /* `count` of pooled memory whose pool was destroyed; `owner` counts it */
+enum { GRAIN_BYTES = 512, PHYSICAL_GRAIN_BYTES = 2 << 20 };
+#define NEVER_FITS (1ull << 50) /* more than any card has; keeps sums far from overflow */
+
+static inline uint64_t round_up(uint64_t bytes, uint64_t grain)
+{
+    return bytes > NEVER_FITS ? NEVER_FITS : (bytes + grain - 1) / grain * grain;
+}
+
+/* Take, then ask the driver, then say how it went. `begin` is for the current context's card. */
+CUresult charge_begin(struct charge *charge, uint64_t bytes);
+CUresult charge_begin_on(struct charge *charge, struct place place, uint64_t bytes);
+CUresult charge_end(struct charge *charge, CUresult result, enum ledger_kind kind, uint64_t key);
+/* The driver took another size than expected; false: it does not fit, undo it. */
+bool charge_settle(struct charge *charge, uint64_t bytes);
+void charge_drop(struct charge *charge);
+/* The driver's free is `free`; what the ledger knows of the key is given back if it succeeds. */
+#define GIVE_BACK(kind, key, free)                                                                 \
+    ({                                                                                             \
+        struct ledger_entry entry_;                                                                \
+        bool known_ = fence_enter() == FENCE_HELD && take_out(kind, (uint64_t)(key), &entry_);     \
+        CUresult result_ = driver_load(NULL) ? (free) : CUDA_ERROR_NO_DEVICE;                      \
+        if (known_)                                                                                \
+            given_back(&entry_, result_);                                                          \
+        result_;                                                                                   \
+    })
+bool take_out(enum ledger_kind kind, uint64_t key, struct ledger_entry *entry);
+void given_back(const struct ledger_entry *entry, CUresult result);
+
+/* ---- pools and graphs --------------------------------------------------------------------------- */
+
+extern int pools_in_use; /* 0: this process never used a pool or graph memory */
+static inline bool pools_used(void) { return __atomic_load_n(&pools_in_use, __ATOMIC_ACQUIRE); }
+void pools_press(int card);   /* make room: return what pools keep but do not use */
+void pools_refresh(void);     /* count what pools keep now */
+struct run { /* a launch or an upload of a graph */
+    CUresult (*call)(CUgraphExec, CUstream);
+    CUgraphExec exec;
+    CUstream stream;
+    bool per_thread;
+};
+CUresult graph_memory_take(const struct ledger_entry *graph, const struct run *run);
+bool stream_capturing(CUstream stream, bool per_thread);
+void pools_forked(void);
+uint64_t physical_add(int card, uint64_t bytes, uint32_t holders); /* returns its number */
+void physical_drop(uint64_t number, uint32_t holders); /* after the last, nothing is counted */
+void contexts_forked(void);
+void physical_forked(void);
+
+uint64_t free_share(int card, uint64_t card_free_bytes); /* what a view shows as free */
+
+/* ---- time ------------------------------------------------------------------------------------------ */
+
+struct work {
+    const void *key; /* function or executable graph: what costs are learned for */
+    uint64_t shape;  /* grid and block, since the same function costs more on a larger grid */
+    CUstream stream;
+    bool per_thread; /* which default stream 0 is */
+    /* Filled by pace_before, for pace_after. */
+    struct place place; /* of a card only if the launch is counted */
+    uint64_t charged_ns; /* 0 where nobody knows it yet */
+    bool known;
+    int sample; /* the measurement that runs around the launch, or -1 */
+};
+
+/* Waits until the tenant's share allows it. Any result but success: do not launch. */
+CUresult pace_before(struct work *work);
+void pace_after(struct work *work, CUresult result);
+/* A launch on that card turned out to cost so much more, or less, than it was charged. */
+void pace_correct(int card, int64_t more_ns, bool was_known);
+
+/* What this launch will cost: `charged_ns` and `known`. */
+void costs_expect(struct work *work);
+bool costs_want_quiet(const struct work *work);
+void costs_begin(struct work *work, uint64_t now_ns); /* measures some launches, not all */
+void costs_end(const struct work *work, CUresult result);
+void costs_harvest(CUcontext context); /* learn from measurements that are done */
+void costs_forget_context(CUcontext context);
+void costs_forked(void);
+
+/* What the tenants of a card see of each other. */
+uint64_t neighbours_launches(int card);   /* of all tenants but this one */
+bool neighbours_active(int card, uint64_t now_ns);
+uint64_t neighbours_done_ns(int card); /* when their queued work should end */
+uint32_t neighbours_leave(int card, uint64_t now_ns); /* share of the card they do not use */
+void neighbours_tell(int card, uint64_t now_ns, uint64_t cost_ns, bool known);
+void neighbours_tell_correction(int card, int64_t more_ns, bool was_known);
+uint64_t tenant_launches(int card); /* of all processes of this tenant; 0 without a board */
+
+uint64_t now_ns(void);

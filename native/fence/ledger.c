@@ -1,0 +1,186 @@
+/* What this process has: pointer or handle -> bytes, card, context.
+ *
+ * Open addressing without tombstones, so the cost of a look-up does not depend on history; in
+ * shards with a lock each, so that threads rarely meet. Memory comes from mmap: the program's
+ * allocator may itself be waiting for us. */
+#define _GNU_SOURCE
+#include "fence.h"
+#include <pthread.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum { SHARDS = 16, FIRST_ENTRIES = 256 };
+
+static struct shard {
+    pthread_mutex_t lock;
+    struct ledger_entry *entries; /* kind 0: empty */
+    uint32_t size, count;
+} shards[SHARDS] = {[0 ... SHARDS - 1] = {.lock = PTHREAD_MUTEX_INITIALIZER}};
+
+static uint64_t hash(uint64_t kind, uint64_t key)
+{
+    uint64_t mixed = (key ^ kind << 56) * 0x9E3779B97F4A7C15ull;
+    return mixed ^ mixed >> 29;
+}
+
+static struct shard *shard_of(uint64_t hashed) { return &shards[hashed >> 60]; }
+
+/* The entry of that key, or the empty place where it would be. */
+static uint32_t position(const struct shard *shard, uint64_t kind, uint64_t key)
+{
+    uint32_t mask = shard->size - 1, at = hash(kind, key) & mask;
+    while (shard->entries[at].kind &&
+           (shard->entries[at].kind != kind || shard->entries[at].key != key))
+        at = (at + 1) & mask;
+    return at;
+}
+
+static bool grow(struct shard *shard)
+{
+    struct shard larger = *shard;
+    larger.size = shard->size ? shard->size * 2 : FIRST_ENTRIES;
+    larger.entries = mmap(NULL, larger.size * sizeof *larger.entries, PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (larger.entries == MAP_FAILED)
+        return false;
+    for (uint32_t i = 0; i < shard->size; i++) {
+        const struct ledger_entry *entry = &shard->entries[i];
+        if (entry->kind)
+            larger.entries[position(&larger, entry->kind, entry->key)] = *entry;
+    }
+    if (shard->entries)
+        munmap(shard->entries, shard->size * sizeof *shard->entries);
+    shard->entries = larger.entries;
+    shard->size = larger.size;
+    return true;
+}
+
+/* A key that is there already is written over: the driver has just said that it is new. */
+bool ledger_add(const struct ledger_entry *entry)
+{
+    struct shard *shard = shard_of(hash(entry->kind, entry->key));
+    pthread_mutex_lock(&shard->lock);
+    bool room = shard->count * 2 < shard->size || grow(shard);
+    if (room) {
+        struct ledger_entry *place = &shard->entries[position(shard, entry->kind, entry->key)];
+        shard->count += !place->kind;
+        *place = *entry;
+    }
+    pthread_mutex_unlock(&shard->lock);
+    return room;
+}
+
+/* Moves later entries of the run into the hole, so that none becomes unreachable. */
+static void close_hole(struct shard *shard, uint32_t hole)
+{
+    uint32_t mask = shard->size - 1;
+    for (uint32_t at = (hole + 1) & mask; shard->entries[at].kind; at = (at + 1) & mask) {
+        const struct ledger_entry *entry = &shard->entries[at];
+        uint32_t home = hash(entry->kind, entry->key) & mask;
+        if (((at - home) & mask) >= ((at - hole) & mask)) {
+            shard->entries[hole] = *entry;
+            hole = at;
+        }
+    }
+    shard->entries[hole].kind = 0;
+    shard->count--;
+}
+
+static bool look(enum ledger_kind kind, uint64_t key, struct ledger_entry *entry, bool remove)
+{
+    struct shard *shard = shard_of(hash(kind, key));
+    pthread_mutex_lock(&shard->lock);
+    uint32_t at = shard->size ? position(shard, kind, key) : 0;
+    bool found = shard->size && shard->entries[at].kind;
+    if (found) {
+        *entry = shard->entries[at];
+        if (remove)
+            close_hole(shard, at);
+    }
+    pthread_mutex_unlock(&shard->lock);
+    return found;
+}
+
+bool ledger_find(enum ledger_kind kind, uint64_t key, struct ledger_entry *entry)
+{
+    return look(kind, key, entry, false);
+}
+
+bool ledger_remove(enum ledger_kind kind, uint64_t key, struct ledger_entry *entry)
+{
+    return look(kind, key, entry, true);
+}
+
+bool ledger_count(enum ledger_kind kind, uint64_t key, int32_t more, struct ledger_entry *entry)
+{
+    struct shard *shard = shard_of(hash(kind, key));
+    pthread_mutex_lock(&shard->lock);
+    uint32_t at = shard->size ? position(shard, kind, key) : 0;
+    bool found = shard->size && shard->entries[at].kind;
+    bool last = found && !(shard->entries[at].count += (uint32_t)more);
+    if (found)
+        *entry = shard->entries[at];
+    if (last)
+        close_hole(shard, at);
+    pthread_mutex_unlock(&shard->lock);
+    return last;
+}
+
+static bool of_context(const struct ledger_entry *entry, CUcontext context)
+{
+    bool bound = entry->kind && entry->kind != LEDGER_MAPPING && entry->kind != LEDGER_CONTEXT;
+    return bound && context && entry->context == context;
+}
+
+void ledger_sweep(CUcontext context, void (*each)(const struct ledger_entry *))
+{
+    for (struct shard *shard = shards; shard < shards + SHARDS; shard++) {
+        pthread_mutex_lock(&shard->lock);
+        for (uint32_t at = 0; at < shard->size;) {
+            if (!of_context(&shard->entries[at], context)) {
+                at++;
+                continue;
+            }
+            struct ledger_entry gone = shard->entries[at];
+            close_hole(shard, at); /* may move another one here: look again */
+            each(&gone);
+        }
+        pthread_mutex_unlock(&shard->lock);
+    }
+}
+
+void ledger_visit(enum ledger_kind kind, CUcontext context,
+                  void (*each)(struct ledger_entry *, void *), void *with)
+{
+    for (struct shard *shard = shards; shard < shards + SHARDS; shard++) {
+        pthread_mutex_lock(&shard->lock);
+        for (uint32_t at = 0; at < shard->size; at++)
+            if (shard->entries[at].kind == kind && shard->entries[at].context == context)
+                each(&shard->entries[at], with);
+        pthread_mutex_unlock(&shard->lock);
+    }
+}
+
+bool ledger_covering(enum ledger_kind kind, uint64_t address, struct ledger_entry *entry)
+{
+    bool found = false;
+    for (struct shard *shard = shards; !found && shard < shards + SHARDS; shard++) {
+        pthread_mutex_lock(&shard->lock);
+        for (uint32_t at = 0; !found && at < shard->size; at++) {
+            *entry = shard->entries[at];
+            found = entry->kind == kind && address - entry->key < entry->bytes;
+        }
+        pthread_mutex_unlock(&shard->lock);
+    }
+    return found;
+}
+
+void ledger_forget(void)
+{
+    for (struct shard *shard = shards; shard < shards + SHARDS; shard++) {
+        if (shard->entries)
+            munmap(shard->entries, shard->size * sizeof *shard->entries);
+        memset(shard, 0, sizeof *shard);
+        pthread_mutex_init(&shard->lock, NULL);
+    }
+}

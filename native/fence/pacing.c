@@ -1,0 +1,166 @@
+/* Card time, paid for in advance.
+ *
+ * One word for each card of the tenant, shared by its processes, says until when its share is used
+ * up. A launch may go when that time has come, and moves it on by its cost divided by the share: a
+ * 1 ms kernel of a tenant with a fifth of the card moves it by 5 ms. No refill, no thread, nothing
+ * to repair after a crash, and over any long time exactly the share. A launch that comes late may
+ * make up for a short while, or waiting for one's turn on the card would cost the share too. */
+#define _GNU_SOURCE
+#include "fence.h"
+#include <time.h>
+
+enum {
+    MAKE_UP_NS = 20 * 1000 * 1000, /* or what one launch costs, if that is more */
+    LONGEST_SLEEP_NS = 2 * 1000 * 1000, /* limits may change meanwhile */
+    LONGEST_QUIET_NS = 40 * 1000 * 1000, /* to wait for neighbours, for the sake of measuring */
+    LEAST_SHARE = PARTAGE_WHOLE / 1000,
+};
+
+static uint32_t read32(const uint32_t *word) { return __atomic_load_n(word, __ATOMIC_RELAXED); }
+
+static uint32_t larger(uint32_t a, uint32_t b) { return a > b ? a : b; }
+
+static uint32_t smaller(uint32_t a, uint32_t b) { return a < b ? a : b; }
+
+static bool limited(int card)
+{
+    uint32_t mode = read32(&fence_limits->card[card].mode);
+    return mode == PARTAGE_MODE_FIXED || mode == PARTAGE_MODE_BURST;
+}
+
+/* What the tenant may use of the card just now, in millionths. */
+static uint32_t rate(int card, uint64_t now)
+{
+    const struct partage_limits_card *limits = &fence_limits->card[card];
+    uint32_t share = larger(read32(&limits->share), LEAST_SHARE);
+    if (read32(&limits->mode) != PARTAGE_MODE_BURST)
+        return share;
+    return larger(share, smaller(neighbours_leave(card, now), read32(&limits->ceiling)));
+}
+
+static uint64_t price(uint64_t cost_ns, uint32_t at_rate)
+{
+    return cost_ns * PARTAGE_WHOLE / at_rate;
+}
+
+static void sleep_until(uint64_t wake_ns)
+{
+    struct timespec wake = {(time_t)(wake_ns / 1000000000u), (long)(wake_ns % 1000000000u)};
+    clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &wake, NULL);
+}
+
+/* When the launch may go, as far as is known; not later than `now` if it may go now. */
+static uint64_t turn(int card, uint64_t now)
+{
+    if (read32(&fence_limits->card[card].paused))
+        return now + LONGEST_SLEEP_NS;
+    return limited(card) ? __atomic_load_n(&fence_region->card[card].paid_until_ns, __ATOMIC_RELAXED)
+                         : now;
+}
+
+/* Pays; false: another thread or process was faster, and it is no longer our turn. What was spent
+ * on waiting for a quiet card may be made up for. */
+static bool pay(int card, uint64_t now, uint64_t cost_ns, uint64_t quiet_ns)
+{
+    uint64_t *paid_until = &fence_region->card[card].paid_until_ns;
+    uint64_t paid = __atomic_load_n(paid_until, __ATOMIC_RELAXED);
+    uint64_t own_price = price(cost_ns, rate(card, now));
+    uint64_t make_up = (own_price > MAKE_UP_NS ? own_price : MAKE_UP_NS) + quiet_ns;
+    if (!limited(card))
+        return true;
+    if (paid > now)
+        return false;
+    uint64_t from = paid + make_up > now ? paid : now - make_up;
+    return __atomic_compare_exchange_n(paid_until, &paid, from + own_price, false, __ATOMIC_RELAXED,
+                                       __ATOMIC_RELAXED);
+}
+
+static void wait_until(uint64_t wake_ns, uint64_t now)
+{
+    sleep_until(wake_ns < now + LONGEST_SLEEP_NS ? wake_ns : now + LONGEST_SLEEP_NS);
+}
+
+/* Returns how long it took for the neighbours to be done, or gave up. */
+static uint64_t wait_for_quiet(int card)
+{
+    uint64_t came = now_ns(), now = came, done;
+    while ((done = neighbours_done_ns(card)) > now && now - came < LONGEST_QUIET_NS) {
+        wait_until(done, now);
+        now = now_ns();
+    }
+    return now - came;
+}
+
+/* Returns the time at which the launch goes. */
+static uint64_t wait_for_turn(const struct work *work)
+{
+    int card = work->place.card;
+    uint64_t came = now_ns(), now = came, at, quiet_ns = 0;
+    bool want_quiet = costs_want_quiet(work);
+    for (;;) {
+        if ((at = turn(card, now)) > now)
+            wait_until(at, now);
+        else if (want_quiet)
+            quiet_ns = wait_for_quiet(card), want_quiet = false;
+        else if (pay(card, now, work->charged_ns, quiet_ns))
+            break;
+        now = now_ns();
+    }
+    if (now > came + 1000) {
+        struct partage_region_card *seen = &fence_region->card[card];
+        __atomic_add_fetch(&seen->throttled, 1, __ATOMIC_RELAXED);
+        __atomic_add_fetch(&seen->throttled_ns, now - came, __ATOMIC_RELAXED);
+    }
+    return now;
+}
+
+void pace_correct(int card, int64_t more_ns, bool was_known)
+{
+    uint64_t amount = (uint64_t)(more_ns < 0 ? -more_ns : more_ns);
+    uint64_t moved = price(amount, rate(card, now_ns()));
+    struct partage_region_card *seen = &fence_region->card[card];
+    __atomic_add_fetch(&seen->paid_until_ns, more_ns < 0 ? -moved : moved, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&seen->busy_ns, (uint64_t)more_ns, __ATOMIC_RELAXED);
+    neighbours_tell_correction(card, more_ns, was_known);
+}
+
+/* Counted: on a card of the tenant that has a mode or is paused, and not merely being recorded. */
+static bool counted(struct work *work)
+{
+    work->place = place_current();
+    if (!work->place.context || work->place.card < 0)
+        return false;
+    const struct partage_limits_card *limits = &fence_limits->card[work->place.card];
+    return (read32(&limits->mode) || read32(&limits->paused)) &&
+           !stream_capturing(work->stream, work->per_thread);
+}
+
+CUresult pace_before(struct work *work)
+{
+    int state = fence_enter();
+    work->place.card = NOT_GRANTED;
+    if (unlikely(state != FENCE_HELD))
+        return state == FENCE_OPEN ? CUDA_SUCCESS : fence_refusal(state);
+    if (!read32(&fence_limits->gate) || !counted(work)) {
+        work->place.card = NOT_GRANTED;
+        return CUDA_SUCCESS;
+    }
+    int card = work->place.card;
+    costs_harvest(work->place.context);
+    costs_expect(work);
+    uint64_t now = wait_for_turn(work);
+    neighbours_tell(card, now, work->charged_ns, work->known);
+    costs_begin(work, now);
+    __atomic_add_fetch(&fence_region->card[card].launches, 1, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&fence_region->card[card].busy_ns, work->charged_ns, __ATOMIC_RELAXED);
+    return CUDA_SUCCESS;
+}
+
+void pace_after(struct work *work, CUresult result)
+{
+    if (work->place.card < 0)
+        return;
+    costs_end(work, result);
+    if (result)
+        pace_correct(work->place.card, -(int64_t)work->charged_ns, work->known);
+}

@@ -1,0 +1,119 @@
+/* One quota for each card over all processes of the tenant, kept without any lock.
+ *
+ * To take: add to one's own slot, then sum all slots; over the limit, subtract and say no. Two
+ * processes that take at once both see the other's addition or at least one of them does, so the
+ * sum that a driver call is made under is never over the limit. A process that is killed at any
+ * point leaves a slot that is too large at worst, and that slot is cleared when somebody needs the
+ * room. The price is that two may refuse each other what one of them could have had; so a refusal
+ * is only final after the dead were cleared and a few short waits of different lengths. */
+#define _GNU_SOURCE
+#include "fence.h"
+#include <time.h>
+
+enum { ATTEMPTS = 4, SHORTEST_WAIT_NS = 30000, WAIT_SPREAD_NS = 130000 };
+
+static uint64_t sum(int card)
+{
+    const uint64_t *used = fence_region->used_bytes[card];
+    uint32_t slots = __atomic_load_n(&fence_region->slots_used, __ATOMIC_SEQ_CST);
+    uint64_t total = 0;
+    for (uint32_t slot = 0; slot < slots && slot < PARTAGE_SLOTS; slot++)
+        total += __atomic_load_n(&used[slot], __ATOMIC_SEQ_CST);
+    return total;
+}
+
+uint64_t quota_limit(int card)
+{
+    return card < 0 ? 0 : __atomic_load_n(&fence_limits->card[card].memory_bytes, __ATOMIC_RELAXED);
+}
+
+static void note_peak(int card, uint64_t total)
+{
+    uint64_t *peak = &fence_region->card[card].peak_bytes;
+    uint64_t seen = __atomic_load_n(peak, __ATOMIC_RELAXED);
+    while (seen < total && !__atomic_compare_exchange_n(peak, &seen, total, true, __ATOMIC_RELAXED,
+                                                        __ATOMIC_RELAXED))
+        ;
+}
+
+static bool try_take(int card, int slot, uint64_t bytes)
+{
+    uint64_t *mine = &fence_region->used_bytes[card][slot];
+    __atomic_add_fetch(mine, bytes, __ATOMIC_SEQ_CST);
+    uint64_t total = sum(card);
+    if (unlikely(total > quota_limit(card))) {
+        __atomic_sub_fetch(mine, bytes, __ATOMIC_SEQ_CST);
+        return false;
+    }
+    __atomic_add_fetch(&quota_mine[card], bytes, __ATOMIC_RELAXED);
+    note_peak(card, total);
+    return true;
+}
+
+static void wait_a_little(int attempt, int slot)
+{
+    uint32_t mixed = ((uint32_t)slot * 2654435761u) ^ ((uint32_t)attempt * 40503u);
+    struct timespec pause = {0, SHORTEST_WAIT_NS + mixed % WAIT_SPREAD_NS};
+    nanosleep(&pause, NULL);
+}
+
+/* Those who were refused with us have given back what they had taken: is there room now? */
+static bool worth_another(int card, uint64_t bytes, int attempt)
+{
+    return attempt < ATTEMPTS || (attempt < 8 * ATTEMPTS && sum(card) + bytes <= quota_limit(card));
+}
+
+bool quota_take(int card, uint64_t bytes)
+{
+    if (card < 0)
+        return false;
+    int slot = slot_mine();
+    if (unlikely(slot < 0))
+        return false;
+    if (likely(try_take(card, slot, bytes)))
+        return true;
+    if (bytes <= quota_limit(card)) {
+        slots_reap();
+        for (int attempt = 1; worth_another(card, bytes, attempt); attempt++) {
+            if ((slot = slot_mine()) >= 0 && try_take(card, slot, bytes))
+                return true;
+            if (__atomic_load_n(&fence_region->slots_used, __ATOMIC_RELAXED) == 1)
+                break; /* nobody else could be giving anything back */
+            wait_a_little(attempt, slot);
+        }
+    }
+    return false;
+}
+
+void quota_give(int card, uint64_t bytes)
+{
+    if (card < 0 || !bytes)
+        return;
+    int slot = slot_mine();
+    __atomic_sub_fetch(&quota_mine[card], bytes, __ATOMIC_RELAXED);
+    if (slot >= 0)
+        __atomic_sub_fetch(&fence_region->used_bytes[card][slot], bytes, __ATOMIC_SEQ_CST);
+}
+
+/* Asking the kernel about every slot costs more than a program that polls should pay each time. */
+static bool reaped_lately(void)
+{
+    static uint64_t last_tick;
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    uint64_t tick = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+    return __atomic_exchange_n(&last_tick, tick, __ATOMIC_RELAXED) == tick;
+}
+
+/* For showing: the dead count nothing (a few milliseconds later at most). */
+uint64_t quota_used(int card)
+{
+    if (card < 0)
+        return 0;
+    uint64_t total = sum(card);
+    if (total != __atomic_load_n(&quota_mine[card], __ATOMIC_RELAXED) && !reaped_lately()) {
+        slots_reap();
+        total = sum(card);
+    }
+    return total;
+}

@@ -1,0 +1,146 @@
+"""What the three shared files hold, field by field.
+
+| file   | one for each        | written by        | read by                              |
+|--------|---------------------|-------------------|--------------------------------------|
+| limits | tenant              | the node side     | the tenant (a read-only mapping)     |
+| region | tenant              | the tenant        | the node side                        |
+| board  | card                | all its tenants   | all its tenants and the node side    |
+
+The limits are a file of their own because a tenant must be able to write its region: a limit that
+lives in it could be lifted by whom it limits. The board is how tenants of one card see each other
+with no daemon between them; it carries compute only, never memory.
+
+Every field is naturally aligned and every word that is changed while others read it is 4 or 8
+bytes, so that a plain store is seen whole. Append only, and raise VERSION when anything moves.
+"""
+
+import dataclasses
+
+VERSION = 1
+
+CARDS = 16  # cards of one tenant
+SLOTS = 1024  # processes of one tenant that use CUDA at the same time
+SEATS = 256  # tenants of one card
+
+MAGIC = {"limits": 0x314D494C47525450, "region": 0x3147455247525450, "board": 0x3144524247525450}
+
+MODES = {"NONE": 0, "FIXED": 1, "BURST": 2, "BEST_EFFORT": 3}
+ON_FAILURE = {"CLOSED": 0, "OPEN": 1}
+WHOLE = 1_000_000  # a share is counted in millionths of a card
+
+
+@dataclasses.dataclass(frozen=True)
+class Field:
+    """A named value of some type, or `count` of them in a row."""
+
+    name: str
+    kind: str  # u8, i32, u32, u64, or the name of a struct above
+    note: str
+    count: int = 1
+    rows: int = 1  # 2-dimensional: rows x count
+
+
+@dataclasses.dataclass(frozen=True)
+class Struct:
+    """Fields in their order in memory, without gaps."""
+
+    name: str
+    note: str
+    fields: tuple[Field, ...]
+
+
+HEADER = (
+    Field("magic", "u64", "which of the three files this is"),
+    Field("version", "u32", "VERSION of the writer"),
+    Field("size", "u32", "of the whole file in bytes"),
+)
+
+STRUCTS = (
+    Struct(
+        "limits_card",
+        "What the tenant may use of one card",
+        (
+            Field("uuid", "u8", "as CUDA and NVML give it, without the prefix", 16),
+            Field("memory_bytes", "u64", "quota of all processes of the tenant together"),
+            Field("context_bytes", "u64", "what one context costs on this card, as measured"),
+            Field("mode", "u32", "one of MODES"),
+            Field("share", "u32", "of the card's time, in millionths; guaranteed"),
+            Field("ceiling", "u32", "mode BURST: never above this, in millionths"),
+            Field("paused", "u32", "1: launches wait until it is 0 again"),
+            Field("seat", "u32", "the tenant's place on the card's board"),
+            Field("reserved", "u32", "0"),
+        ),
+    ),
+    Struct(
+        "limits",
+        "Written by the node side, mapped read-only by the tenant",
+        (
+            *HEADER,
+            Field("cards", "u32", "how many of card[] are filled"),
+            Field("on_failure", "u32", "one of ON_FAILURE: what to do when the fence cannot work"),
+            Field("gate", "u32", "not 0: a launch has to look at its card's limits"),
+            Field("reserved", "u32", "0"),
+            Field("card", "limits_card", "", CARDS),
+        ),
+    ),
+    Struct(
+        "region_card",
+        "What the tenant did with one card, over all its processes",
+        (
+            Field("peak_bytes", "u64", "most that was in use at once"),
+            Field("refused", "u64", "allocations refused because of the quota"),
+            Field("throttled_ns", "u64", "time that launches waited"),
+            Field("throttled", "u64", "launches that waited"),
+            Field("launches", "u64", "launches that were counted (none in mode NONE)"),
+            Field("busy_ns", "u64", "card time that was charged"),
+            Field("paid_until_ns", "u64", "CLOCK_MONOTONIC until which the share is used up"),
+            Field("reserved", "u64", "0"),
+        ),
+    ),
+    Struct(
+        "region_slot",
+        "One process; owned by whoever holds the lock on byte `index` of the file",
+        (
+            Field("owner", "u64", "drawn anew at each attach; 0: free"),
+            Field("pid", "i32", "in the process's own pid namespace"),
+            Field("reserved", "u32", "0"),
+        ),
+    ),
+    Struct(
+        "region",
+        "Written by the tenant's processes",
+        (
+            *HEADER,
+            Field("slots_used", "u32", "no slot at or above this was ever taken"),
+            Field("reserved", "u32", "0; up to a cache line", 11),
+            Field("card", "region_card", "", CARDS),
+            Field("slot", "region_slot", "", SLOTS),
+            Field(
+                "used_bytes", "u64", "by card, then by slot: what each process has", SLOTS, CARDS
+            ),
+        ),
+    ),
+    Struct(
+        "board_seat",
+        "One tenant of the card; a cache line, so that neighbours do not slow each other",
+        (
+            Field("busy_ns", "u64", "card time that was charged to the tenant"),
+            Field(
+                "active_until_ns", "u64", "CLOCK_MONOTONIC at which its queued work should be done"
+            ),
+            Field("launches", "u64", "raised before each launch"),
+            Field("reserved", "u64", "0", 5),
+        ),
+    ),
+    Struct(
+        "board",
+        "Written by all tenants of one card",
+        (
+            *HEADER,
+            Field("uuid", "u8", "of the card", 16),
+            Field("seats_used", "u32", "no seat at or above this was ever taken"),
+            Field("reserved", "u32", "0; up to a cache line", 7),
+            Field("seat", "board_seat", "", SEATS),
+        ),
+    ),
+)

@@ -1,0 +1,120 @@
+"""The files that the fence shares with the node side, as ctypes.
+
+Made from native/layout/description.py by `python -m native.layout`; change that one.
+"""
+
+import ctypes
+from typing import ClassVar
+
+VERSION = 1
+CARDS = 16
+SLOTS = 1024
+SEATS = 256
+WHOLE = 1_000_000
+LIMITS_MAGIC = 0x314D494C47525450
+REGION_MAGIC = 0x3147455247525450
+BOARD_MAGIC = 0x3144524247525450
+MODE_NONE = 0
+MODE_FIXED = 1
+MODE_BURST = 2
+MODE_BEST_EFFORT = 3
+ON_FAILURE_CLOSED = 0
+ON_FAILURE_OPEN = 1
+
+
+class LimitsCard(ctypes.LittleEndianStructure):
+    """What the tenant may use of one card."""
+
+    _fields_: ClassVar = [
+        ("uuid", ctypes.c_uint8 * 16),  # as CUDA and NVML give it, without the prefix
+        ("memory_bytes", ctypes.c_uint64),  # quota of all processes of the tenant together
+        ("context_bytes", ctypes.c_uint64),  # what one context costs on this card, as measured
+        ("mode", ctypes.c_uint32),  # one of MODES
+        ("share", ctypes.c_uint32),  # of the card's time, in millionths; guaranteed
+        ("ceiling", ctypes.c_uint32),  # mode BURST: never above this, in millionths
+        ("paused", ctypes.c_uint32),  # 1: launches wait until it is 0 again
+        ("seat", ctypes.c_uint32),  # the tenant's place on the card's board
+        ("reserved", ctypes.c_uint32),  # 0
+    ]
+
+
+class Limits(ctypes.LittleEndianStructure):
+    """Written by the node side, mapped read-only by the tenant."""
+
+    _fields_: ClassVar = [
+        ("magic", ctypes.c_uint64),  # which of the three files this is
+        ("version", ctypes.c_uint32),  # VERSION of the writer
+        ("size", ctypes.c_uint32),  # of the whole file in bytes
+        ("cards", ctypes.c_uint32),  # how many of card[] are filled
+        ("on_failure", ctypes.c_uint32),  # one of ON_FAILURE: what to do when the fence cannot work
+        ("gate", ctypes.c_uint32),  # not 0: a launch has to look at its card's limits
+        ("reserved", ctypes.c_uint32),  # 0
+        ("card", LimitsCard * 16),
+    ]
+
+
+class RegionCard(ctypes.LittleEndianStructure):
+    """What the tenant did with one card, over all its processes."""
+
+    _fields_: ClassVar = [
+        ("peak_bytes", ctypes.c_uint64),  # most that was in use at once
+        ("refused", ctypes.c_uint64),  # allocations refused because of the quota
+        ("throttled_ns", ctypes.c_uint64),  # time that launches waited
+        ("throttled", ctypes.c_uint64),  # launches that waited
+        ("launches", ctypes.c_uint64),  # launches that were counted (none in mode NONE)
+        ("busy_ns", ctypes.c_uint64),  # card time that was charged
+        ("paid_until_ns", ctypes.c_uint64),  # CLOCK_MONOTONIC until which the share is used up
+        ("reserved", ctypes.c_uint64),  # 0
+    ]
+
+
+class RegionSlot(ctypes.LittleEndianStructure):
+    """One process; owned by whoever holds the lock on byte `index` of the file."""
+
+    _fields_: ClassVar = [
+        ("owner", ctypes.c_uint64),  # drawn anew at each attach; 0: free
+        ("pid", ctypes.c_int32),  # in the process's own pid namespace
+        ("reserved", ctypes.c_uint32),  # 0
+    ]
+
+
+class Region(ctypes.LittleEndianStructure):
+    """Written by the tenant's processes."""
+
+    _fields_: ClassVar = [
+        ("magic", ctypes.c_uint64),  # which of the three files this is
+        ("version", ctypes.c_uint32),  # VERSION of the writer
+        ("size", ctypes.c_uint32),  # of the whole file in bytes
+        ("slots_used", ctypes.c_uint32),  # no slot at or above this was ever taken
+        ("reserved", ctypes.c_uint32 * 11),  # 0; up to a cache line
+        ("card", RegionCard * 16),
+        ("slot", RegionSlot * 1024),
+        # by card, then by slot: what each process has
+        ("used_bytes", (ctypes.c_uint64 * 1024) * 16),
+    ]
+
+
+class BoardSeat(ctypes.LittleEndianStructure):
+    """One tenant of the card; a cache line, so that neighbours do not slow each other."""
+
+    _fields_: ClassVar = [
+        ("busy_ns", ctypes.c_uint64),  # card time that was charged to the tenant
+        # CLOCK_MONOTONIC at which its queued work should be done
+        ("active_until_ns", ctypes.c_uint64),
+        ("launches", ctypes.c_uint64),  # raised before each launch
+        ("reserved", ctypes.c_uint64 * 5),  # 0
+    ]
+
+
+class Board(ctypes.LittleEndianStructure):
+    """Written by all tenants of one card."""
+
+    _fields_: ClassVar = [
+        ("magic", ctypes.c_uint64),  # which of the three files this is
+        ("version", ctypes.c_uint32),  # VERSION of the writer
+        ("size", ctypes.c_uint32),  # of the whole file in bytes
+        ("uuid", ctypes.c_uint8 * 16),  # of the card
+        ("seats_used", ctypes.c_uint32),  # no seat at or above this was ever taken
+        ("reserved", ctypes.c_uint32 * 7),  # 0; up to a cache line
+        ("seat", BoardSeat * 256),
+    ]
