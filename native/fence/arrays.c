@@ -1,8 +1,13 @@
-/* Arrays and mipmaps. Their size in memory is the driver's secret until they exist, so what the
- * description gives is taken first, and corrected by what the driver says of the finished array. */
+/* Arrays and mipmaps.
+ *
+ * How much memory one takes is the driver's secret, which it tells only of those whose memory is
+ * mapped later. So a twin of that kind, which costs nothing, is made first, asked, and destroyed.
+ * Where a driver has no such kind, the description is multiplied out. */
 #include "fence.h"
 
-/* Of one element; for formats of several planes or blocks this is only a first guess. */
+enum { ONE_ARRAY = 0 }; /* instead of a number of levels */
+
+/* Of one element; a guess where formats have several planes or blocks. */
 static uint64_t element_bytes(int format)
 {
     switch (format) {
@@ -30,90 +35,86 @@ static uint64_t volume(const CUDA_ARRAY3D_DESCRIPTOR *array, unsigned level)
     return bytes;
 }
 
-/* Sparse arrays are given memory later, from handles that are counted themselves. */
-static uint64_t expected(const CUDA_ARRAY3D_DESCRIPTOR *array, unsigned levels)
+static uint64_t multiplied_out(const CUDA_ARRAY3D_DESCRIPTOR *array, unsigned levels)
 {
-    uint64_t bytes = 0;
-    if (!array || array->Flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING))
-        return 0;
-    for (unsigned level = 0; level < levels && level < 32 && bytes < NEVER_FITS; level++)
+    uint64_t bytes = volume(array, 0);
+    for (unsigned level = 1; level < levels && level < 32 && bytes < NEVER_FITS; level++)
         bytes += volume(array, level);
     return bytes;
 }
 
-static CUresult end_array(struct charge *charge, CUresult result, CUarray *array)
+static bool ask_array(const CUDA_ARRAY3D_DESCRIPTOR *twin, CUdevice device,
+                      CUDA_ARRAY_MEMORY_REQUIREMENTS *needs)
+{
+    CUarray array;
+    if (REAL(cuArray3DCreate_v2)(&array, twin))
+        return false;
+    CUresult result = REAL(cuArrayGetMemoryRequirements)(needs, array, device);
+    REAL(cuArrayDestroy)(array);
+    return !result;
+}
+
+static bool ask_mipmap(const CUDA_ARRAY3D_DESCRIPTOR *twin, unsigned levels, CUdevice device,
+                       CUDA_ARRAY_MEMORY_REQUIREMENTS *needs)
+{
+    CUmipmappedArray mipmap;
+    if (REAL(cuMipmappedArrayCreate)(&mipmap, twin, levels))
+        return false;
+    CUresult result = REAL(cuMipmappedArrayGetMemoryRequirements)(needs, mipmap, device);
+    REAL(cuMipmappedArrayDestroy)(mipmap);
+    return !result;
+}
+
+/* Those that are mapped later get their memory from handles, which are counted themselves. */
+static CUresult begin(struct charge *charge, const CUDA_ARRAY3D_DESCRIPTOR *wanted, unsigned levels)
 {
     CUDA_ARRAY_MEMORY_REQUIREMENTS needs;
-    if (!result && charge->counted &&
-        !REAL(cuArrayGetMemoryRequirements)(&needs, *array, charge->place.device) &&
-        !charge_settle(charge, needs.size)) {
-        REAL(cuArrayDestroy)(*array);
-        result = CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    return charge_end(charge, result, LEDGER_ARRAY, result ? 0 : (uint64_t)*array);
+    const unsigned later = CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING;
+    if (fence_enter() != FENCE_HELD || !wanted || wanted->Flags & later)
+        return charge_begin(charge, 0);
+    CUDA_ARRAY3D_DESCRIPTOR twin = *wanted;
+    CUdevice device = place_current().device;
+    twin.Flags |= CUDA_ARRAY3D_DEFERRED_MAPPING;
+    bool told = levels == ONE_ARRAY ? ask_array(&twin, device, &needs)
+                                    : ask_mipmap(&twin, levels, device, &needs);
+    return charge_begin(charge, told ? needs.size : multiplied_out(wanted, levels));
 }
 
-CUresult cuArrayCreate_v2(CUarray *array, const CUDA_ARRAY_DESCRIPTOR *wanted)
-{
-    CUDA_ARRAY3D_DESCRIPTOR flat = {0};
-    struct charge charge;
-    if (wanted)
-        flat = (CUDA_ARRAY3D_DESCRIPTOR){wanted->Width, wanted->Height, 0, wanted->Format,
-                                         wanted->NumChannels, 0};
-    CUresult result = charge_begin(&charge, wanted ? expected(&flat, 1) : 0);
-    return result ? result : end_array(&charge, REAL(cuArrayCreate_v2)(array, wanted), array);
-}
+#define CREATE(symbol, handle, kind, levels, wanted_in_full, ...)                                  \
+    {                                                                                              \
+        struct charge charge;                                                                      \
+        CUresult result = begin(&charge, wanted ? wanted_in_full : NULL, levels);                  \
+        if (result)                                                                                \
+            return result;                                                                         \
+        result = REAL(symbol)(handle, __VA_ARGS__);                                                \
+        return charge_end(&charge, result, kind, result ? 0 : (uint64_t)*handle);                  \
+    }
+#define FLAT                                                                                       \
+    (&(CUDA_ARRAY3D_DESCRIPTOR){wanted->Width, wanted->Height, 0, wanted->Format,                  \
+                                wanted->NumChannels, 0})
+#define WIDENED                                                                                    \
+    (&(CUDA_ARRAY3D_DESCRIPTOR){wanted->Width, wanted->Height, wanted->Depth, wanted->Format,      \
+                                wanted->NumChannels, wanted->Flags})
 
 CUresult cuArrayCreate(CUarray *array, const CUDA_ARRAY_DESCRIPTOR_v1 *wanted)
-{
-    CUDA_ARRAY3D_DESCRIPTOR flat = {0};
-    struct charge charge;
-    if (wanted)
-        flat = (CUDA_ARRAY3D_DESCRIPTOR){wanted->Width, wanted->Height, 0, wanted->Format,
-                                         wanted->NumChannels, 0};
-    CUresult result = charge_begin(&charge, wanted ? expected(&flat, 1) : 0);
-    return result ? result : end_array(&charge, REAL(cuArrayCreate)(array, wanted), array);
-}
+    CREATE(cuArrayCreate, array, LEDGER_ARRAY, ONE_ARRAY, FLAT, wanted)
 
-CUresult cuArray3DCreate_v2(CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR *wanted)
-{
-    struct charge charge;
-    CUresult result = charge_begin(&charge, expected(wanted, 1));
-    return result ? result : end_array(&charge, REAL(cuArray3DCreate_v2)(array, wanted), array);
-}
+CUresult cuArrayCreate_v2(CUarray *array, const CUDA_ARRAY_DESCRIPTOR *wanted)
+    CREATE(cuArrayCreate_v2, array, LEDGER_ARRAY, ONE_ARRAY, FLAT, wanted)
 
 CUresult cuArray3DCreate(CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR_v1 *wanted)
-{
-    CUDA_ARRAY3D_DESCRIPTOR wide = {0};
-    struct charge charge;
-    if (wanted)
-        wide = (CUDA_ARRAY3D_DESCRIPTOR){wanted->Width,  wanted->Height,      wanted->Depth,
-                                         wanted->Format, wanted->NumChannels, wanted->Flags};
-    CUresult result = charge_begin(&charge, wanted ? expected(&wide, 1) : 0);
-    return result ? result : end_array(&charge, REAL(cuArray3DCreate)(array, wanted), array);
-}
+    CREATE(cuArray3DCreate, array, LEDGER_ARRAY, ONE_ARRAY, WIDENED, wanted)
+
+CUresult cuArray3DCreate_v2(CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR *wanted)
+    CREATE(cuArray3DCreate_v2, array, LEDGER_ARRAY, ONE_ARRAY, wanted, wanted)
+
+CUresult cuMipmappedArrayCreate(CUmipmappedArray *mipmap, const CUDA_ARRAY3D_DESCRIPTOR *wanted,
+                                unsigned levels)
+    CREATE(cuMipmappedArrayCreate, mipmap, LEDGER_MIPMAP, levels ? levels : 1, wanted, wanted, levels)
 
 CUresult cuArrayDestroy(CUarray array)
 {
     return GIVE_BACK(LEDGER_ARRAY, array, REAL(cuArrayDestroy)(array));
-}
-
-CUresult cuMipmappedArrayCreate(CUmipmappedArray *mipmap, const CUDA_ARRAY3D_DESCRIPTOR *wanted,
-                                unsigned levels)
-{
-    CUDA_ARRAY_MEMORY_REQUIREMENTS needs;
-    struct charge charge;
-    CUresult result = charge_begin(&charge, expected(wanted, levels));
-    if (result)
-        return result;
-    result = REAL(cuMipmappedArrayCreate)(mipmap, wanted, levels);
-    if (!result && charge.counted &&
-        !REAL(cuMipmappedArrayGetMemoryRequirements)(&needs, *mipmap, charge.place.device) &&
-        !charge_settle(&charge, needs.size)) {
-        REAL(cuMipmappedArrayDestroy)(*mipmap);
-        result = CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    return charge_end(&charge, result, LEDGER_MIPMAP, result ? 0 : (uint64_t)*mipmap);
 }
 
 CUresult cuMipmappedArrayDestroy(CUmipmappedArray mipmap)

@@ -3,8 +3,9 @@
  * While a neighbour's work is on the card, the time between two events is too long by what the
  * neighbour got. So measurements are of two kinds. Clean ones, during which nobody else was seen
  * to work, are averaged: a kernel whose time varies is charged its mean. Of the others the
- * shortest of the last few dozen counts, and only if there was no clean one for a while: being
- * disturbed can only lengthen. */
+ * shortest of the last second counts, and only if there was no clean one for a while: being
+ * disturbed can only lengthen. On a busy card a clean one is made now and then, by waiting for a
+ * moment at which the neighbours are done. */
 #define _GNU_SOURCE
 #include "fence.h"
 #include <pthread.h>
@@ -18,22 +19,28 @@ enum {
     ALWAYS = 8,        /* first launches of a kind that are all measured */
     EVERY = 16,        /* later ones: one in so many */
     LONG_NS = 500000,  /* launches at least this long are measured each time */
-    WINDOW = 32,       /* disturbed measurements of which the shortest counts */
     MEMORY = 16,       /* clean measurements that the mean remembers */
-    TRUST = 64,        /* disturbed measurements after which a clean mean is old */
-    QUIET_EVERY = 8,   /* disturbed measurements between two for which the card should be quiet */
+    ODD_TIMES = 3,     /* the mean: nobody was seen, but somebody may have been there */
+    ODD_IN_A_ROW = 3,  /* such measurements that are believed */
     FIRST_WAIT_NS = 250 * 1000 * 1000, /* for the first measurement of a kind */
     FIRST_LOOK_NS = 50 * 1000,
+    WINDOW_NS = 500 * 1000 * 1000,      /* the shortest of this one and the last one counts; */
+    WINDOW_LEAST = 16,                  /* longer, where measurements are rare */
+    QUIET_FIRST_NS = 30 * 1000 * 1000,  /* between waits for a quiet card, at first */
+    QUIET_EVERY_NS = 250 * 1000 * 1000, /* and later */
 };
+static const uint64_t trust_ns = 2000000000; /* a clean mean is old after that */
 
 struct kind {
     const void *key;
     uint64_t shape;
     CUcontext context;
     uint64_t launches, first_launch_ns;
-    uint64_t clean_ns;         /* mean of clean measurements */
+    uint64_t mean_ns;          /* of clean measurements */
+    uint64_t clean_at_ns;      /* when the last of them was made */
     uint64_t shortest_ns[2];   /* of disturbed ones: this window and the one before */
-    uint32_t clean, disturbed, in_window, since_quiet;
+    uint64_t window_began_ns, quiet_at_ns;
+    uint32_t clean, odd, in_window;
 };
 
 enum sample_state { FREE, STARTED, RUNNING };
@@ -86,27 +93,47 @@ static uint64_t shortest(const struct kind *kind)
 
 static uint64_t expected(const struct kind *kind)
 {
-    return kind->clean && kind->disturbed < TRUST ? kind->clean_ns : shortest(kind);
+    bool trusted = kind->clean && now_ns() - kind->clean_at_ns < trust_ns;
+    uint64_t least = shortest(kind);
+    return kind->clean && (trusted || !least) ? kind->mean_ns : least;
+}
+
+static bool is_odd(struct kind *kind, uint64_t took_ns)
+{
+    bool odd = kind->clean && took_ns > ODD_TIMES * kind->mean_ns;
+    kind->odd = odd ? kind->odd + 1 : 0;
+    return odd && kind->odd < ODD_IN_A_ROW;
+}
+
+static void learn_clean(struct kind *kind, uint64_t took_ns, uint64_t now)
+{
+    kind->clean = kind->odd ? 1 : kind->clean + (kind->clean < MEMORY);
+    int64_t off = (int64_t)(took_ns - kind->mean_ns);
+    kind->mean_ns = (uint64_t)((int64_t)kind->mean_ns + off / (int64_t)kind->clean);
+    kind->clean_at_ns = now;
+    kind->odd = 0;
+}
+
+static void learn_disturbed(struct kind *kind, uint64_t took_ns, uint64_t now)
+{
+    if (now - kind->window_began_ns > WINDOW_NS && kind->in_window >= WINDOW_LEAST) {
+        kind->shortest_ns[1] = kind->shortest_ns[0];
+        kind->shortest_ns[0] = 0;
+        kind->window_began_ns = now;
+        kind->in_window = 0;
+    }
+    kind->in_window++;
+    if (!kind->shortest_ns[0] || took_ns < kind->shortest_ns[0])
+        kind->shortest_ns[0] = took_ns;
 }
 
 static void learn(struct kind *kind, uint64_t took_ns, bool disturbed)
 {
-    if (!disturbed) {
-        kind->clean += kind->clean < MEMORY;
-        int64_t off = (int64_t)(took_ns - kind->clean_ns);
-        kind->clean_ns = (uint64_t)((int64_t)kind->clean_ns + off / (int64_t)kind->clean);
-        kind->disturbed = 0;
-        return;
-    }
-    kind->disturbed++;
-    kind->since_quiet++;
-    if (++kind->in_window > WINDOW) {
-        kind->shortest_ns[1] = kind->shortest_ns[0];
-        kind->shortest_ns[0] = 0;
-        kind->in_window = 1;
-    }
-    if (!kind->shortest_ns[0] || took_ns < kind->shortest_ns[0])
-        kind->shortest_ns[0] = took_ns;
+    uint64_t now = now_ns();
+    if (disturbed || is_odd(kind, took_ns))
+        learn_disturbed(kind, took_ns, now);
+    else
+        learn_clean(kind, took_ns, now);
 }
 
 /* ---- asking ---------------------------------------------------------------------------------------- */
@@ -155,11 +182,11 @@ bool costs_want_quiet(const struct work *work)
 {
     pthread_mutex_lock(&costs_lock);
     struct kind *kind = kind_of(work);
-    bool old = !kind->clean || kind->disturbed >= TRUST / 2;
-    bool first = kind->launches < ALWAYS;
-    bool wanted = old && (first || (kind->since_quiet >= QUIET_EVERY && will_be_measured(kind)));
+    uint64_t now = now_ns(), every = kind->launches < ALWAYS ? QUIET_FIRST_NS : QUIET_EVERY_NS;
+    bool old = !kind->clean || now - kind->clean_at_ns > trust_ns / 2;
+    bool wanted = old && now - kind->quiet_at_ns > every && will_be_measured(kind);
     if (wanted)
-        kind->since_quiet = 0;
+        kind->quiet_at_ns = now;
     pthread_mutex_unlock(&costs_lock);
     return wanted;
 }
@@ -308,8 +335,7 @@ void costs_forget_context(CUcontext context)
         }
     for (struct kind *kind = kinds; kind < kinds + KINDS; kind++)
         if (kind->context == context)
-            kind->launches = 0, kind->clean = kind->disturbed = kind->in_window = 0,
-            kind->shortest_ns[0] = kind->shortest_ns[1] = 0;
+            *kind = (struct kind){.key = kind->key, .shape = kind->shape};
     pthread_mutex_unlock(&costs_lock);
 }
 

@@ -217,6 +217,7 @@ uint64_t neighbours_launches(int card);   /* of all tenants but this one */
 bool neighbours_active(int card, uint64_t now_ns);
 uint64_t neighbours_done_ns(int card); /* when their queued work should end */
 uint32_t neighbours_leave(int card, uint64_t now_ns); /* share of the card they do not use */
+void neighbours_want(int card, uint64_t now_ns); /* others to keep to their shares for a moment */
 void neighbours_tell(int card, uint64_t now_ns, uint64_t cost_ns, bool known);
 void neighbours_tell_correction(int card, int64_t more_ns, bool was_known);
 uint64_t tenant_launches(int card); /* of all processes of this tenant; 0 without a board */

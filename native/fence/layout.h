@@ -54,7 +54,7 @@ struct partage_region_card {
     uint64_t launches; /* launches that were counted (none in mode NONE) */
     uint64_t busy_ns; /* card time that was charged */
     uint64_t paid_until_ns; /* CLOCK_MONOTONIC until which the share is used up */
-    uint64_t reserved; /* 0 */
+    uint64_t paid_share; /* the share that this was reckoned with */
 };
 static_assert(sizeof(struct partage_region_card) == 64, "no gaps");
 
@@ -84,7 +84,8 @@ struct partage_board_seat {
     uint64_t busy_ns; /* card time that was charged to the tenant */
     uint64_t active_until_ns; /* CLOCK_MONOTONIC at which its queued work should be done */
     uint64_t launches; /* raised before each launch */
-    uint64_t reserved[5]; /* 0 */
+    uint64_t wanted_ns; /* CLOCK_MONOTONIC at which it last wanted others to hold back */
+    uint64_t reserved[4]; /* 0 */
 };
 static_assert(sizeof(struct partage_board_seat) == 64, "no gaps");
 

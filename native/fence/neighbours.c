@@ -11,6 +11,7 @@
 enum {
     LOOK_EVERY_NS = 10 * 1000 * 1000,
     IDLE_AFTER_NS = 30 * 1000 * 1000,
+    WANTED_FOR_NS = 25 * 1000 * 1000,
     UNKNOWN_NS = 100 * 1000 * 1000, /* how long work counts as going on whose cost is not known */
     RISE_SHIFT = 2, /* of what more is left, a quarter at each look; less is followed at once */
 };
@@ -94,6 +95,21 @@ static uint32_t look(const struct outlook *outlook, uint64_t charged, uint64_t n
     return left < outlook->left ? left : outlook->left + ((left - outlook->left) >> RISE_SHIFT);
 }
 
+static bool somebody_wants(int card, uint64_t now)
+{
+    FOR_NEIGHBOURS(seat, card)
+        if (load(&seat->wanted_ns) + WANTED_FOR_NS > now)
+            return true;
+    return false;
+}
+
+void neighbours_want(int card, uint64_t now)
+{
+    struct partage_board_seat *seat = my_seat(card);
+    if (seat)
+        __atomic_store_n(&seat->wanted_ns, now, __ATOMIC_RELAXED);
+}
+
 /* Threads may look at once; the worst is that one of them uses the last answer. */
 uint32_t neighbours_leave(int card, uint64_t now)
 {
@@ -102,6 +118,10 @@ uint32_t neighbours_leave(int card, uint64_t now)
     uint64_t looked = load(&outlook->looked_ns);
     if (!fence_boards[card])
         return 0; /* nothing can be seen, so nothing is known to be free */
+    if (somebody_wants(card, now)) {
+        __atomic_store_n(&outlook->left, 0, __ATOMIC_RELAXED);
+        return 0;
+    }
     if (now - looked > LOOK_EVERY_NS &&
         __atomic_compare_exchange_n(&outlook->looked_ns, &looked, now, false, __ATOMIC_RELAXED,
                                     __ATOMIC_RELAXED)) {
@@ -122,6 +142,8 @@ void neighbours_tell(int card, uint64_t now, uint64_t cost_ns, bool known)
     struct partage_board_seat *seat = my_seat(card);
     if (!seat)
         return;
+    if (!known)
+        neighbours_want(card, now); /* how much, nobody can see yet */
     uint64_t queued_until = neighbours_done_ns(card), lasts = known ? cost_ns : UNKNOWN_NS;
     uint64_t before = load(&seat->active_until_ns), until;
     queued_until = queued_until > now ? queued_until : now;

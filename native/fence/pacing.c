@@ -10,7 +10,7 @@
 #include <time.h>
 
 enum {
-    MAKE_UP_NS = 20 * 1000 * 1000, /* or what one launch costs, if that is more */
+    MAKE_UP_NS = 50 * 1000 * 1000, /* or what one launch costs, if that is more */
     LONGEST_SLEEP_NS = 2 * 1000 * 1000, /* limits may change meanwhile */
     LONGEST_QUIET_NS = 40 * 1000 * 1000, /* to wait for neighbours, for the sake of measuring */
     LEAST_SHARE = PARTAGE_WHOLE / 1000,
@@ -49,6 +49,22 @@ static void sleep_until(uint64_t wake_ns)
     clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &wake, NULL);
 }
 
+/* Old debt is worth less time once the share is larger, and more once it is smaller. */
+static void follow_share(int card, uint64_t now)
+{
+    struct partage_region_card *seen = &fence_region->card[card];
+    uint64_t share = larger(read32(&fence_limits->card[card].share), LEAST_SHARE);
+    uint64_t before = __atomic_load_n(&seen->paid_share, __ATOMIC_RELAXED);
+    if (likely(before == share) || !__atomic_compare_exchange_n(&seen->paid_share, &before, share,
+                                                                false, __ATOMIC_RELAXED,
+                                                                __ATOMIC_RELAXED))
+        return;
+    uint64_t paid = __atomic_load_n(&seen->paid_until_ns, __ATOMIC_RELAXED);
+    uint64_t debt = paid > now ? paid - now : 0;
+    if (before && debt)
+        __atomic_store_n(&seen->paid_until_ns, now + debt * before / share, __ATOMIC_RELAXED);
+}
+
 /* When the launch may go, as far as is known; not later than `now` if it may go now. */
 static uint64_t turn(int card, uint64_t now)
 {
@@ -85,6 +101,7 @@ static uint64_t wait_for_quiet(int card)
 {
     uint64_t came = now_ns(), now = came, done;
     while ((done = neighbours_done_ns(card)) > now && now - came < LONGEST_QUIET_NS) {
+        neighbours_want(card, now);
         wait_until(done, now);
         now = now_ns();
     }
@@ -98,6 +115,7 @@ static uint64_t wait_for_turn(const struct work *work)
     uint64_t came = now_ns(), now = came, at, quiet_ns = 0;
     bool want_quiet = costs_want_quiet(work);
     for (;;) {
+        follow_share(card, now);
         if ((at = turn(card, now)) > now)
             wait_until(at, now);
         else if (want_quiet)
@@ -114,12 +132,21 @@ static uint64_t wait_for_turn(const struct work *work)
     return now;
 }
 
+static void move_paid(uint64_t *paid_until, int64_t more_ns, uint32_t at_rate)
+{
+    uint64_t moved = price((uint64_t)(more_ns < 0 ? -more_ns : more_ns), at_rate);
+    uint64_t paid = __atomic_load_n(paid_until, __ATOMIC_RELAXED), corrected;
+    do
+        corrected = more_ns > 0 ? paid + moved : paid > moved ? paid - moved : 0;
+    while (!__atomic_compare_exchange_n(paid_until, &paid, corrected, true, __ATOMIC_RELAXED,
+                                        __ATOMIC_RELAXED));
+}
+
 void pace_correct(int card, int64_t more_ns, bool was_known)
 {
-    uint64_t amount = (uint64_t)(more_ns < 0 ? -more_ns : more_ns);
-    uint64_t moved = price(amount, rate(card, now_ns()));
     struct partage_region_card *seen = &fence_region->card[card];
-    __atomic_add_fetch(&seen->paid_until_ns, more_ns < 0 ? -moved : moved, __ATOMIC_RELAXED);
+    if (limited(card))
+        move_paid(&seen->paid_until_ns, more_ns, rate(card, now_ns()));
     __atomic_add_fetch(&seen->busy_ns, (uint64_t)more_ns, __ATOMIC_RELAXED);
     neighbours_tell_correction(card, more_ns, was_known);
 }

@@ -94,7 +94,7 @@ STRUCTS = (
             Field("launches", "u64", "launches that were counted (none in mode NONE)"),
             Field("busy_ns", "u64", "card time that was charged"),
             Field("paid_until_ns", "u64", "CLOCK_MONOTONIC until which the share is used up"),
-            Field("reserved", "u64", "0"),
+            Field("paid_share", "u64", "the share that this was reckoned with"),
         ),
     ),
     Struct(
@@ -129,7 +129,10 @@ STRUCTS = (
                 "active_until_ns", "u64", "CLOCK_MONOTONIC at which its queued work should be done"
             ),
             Field("launches", "u64", "raised before each launch"),
-            Field("reserved", "u64", "0", 5),
+            Field(
+                "wanted_ns", "u64", "CLOCK_MONOTONIC at which it last wanted others to hold back"
+            ),
+            Field("reserved", "u64", "0", 4),
         ),
     ),
     Struct(

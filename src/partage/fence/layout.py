@@ -64,7 +64,7 @@ class RegionCard(ctypes.LittleEndianStructure):
         ("launches", ctypes.c_uint64),  # launches that were counted (none in mode NONE)
         ("busy_ns", ctypes.c_uint64),  # card time that was charged
         ("paid_until_ns", ctypes.c_uint64),  # CLOCK_MONOTONIC until which the share is used up
-        ("reserved", ctypes.c_uint64),  # 0
+        ("paid_share", ctypes.c_uint64),  # the share that this was reckoned with
     ]
 
 
@@ -102,7 +102,9 @@ class BoardSeat(ctypes.LittleEndianStructure):
         # CLOCK_MONOTONIC at which its queued work should be done
         ("active_until_ns", ctypes.c_uint64),
         ("launches", ctypes.c_uint64),  # raised before each launch
-        ("reserved", ctypes.c_uint64 * 5),  # 0
+        # CLOCK_MONOTONIC at which it last wanted others to hold back
+        ("wanted_ns", ctypes.c_uint64),
+        ("reserved", ctypes.c_uint64 * 4),  # 0
     ]
 
 
