@@ -24,7 +24,7 @@ static const uint32_t gate_shut = 1, gate_wide = 0;
 int fence_current = FENCE_UNKNOWN;
 const struct partage_limits *fence_limits;
 struct partage_region *fence_region;
-struct partage_board *fence_boards[PARTAGE_CARDS];
+struct partage_seat *fence_seats[PARTAGE_CARDS];
 const uint32_t *fence_gate = &gate_shut;
 
 static pthread_mutex_t attaching = PTHREAD_MUTEX_INITIALIZER;
@@ -140,34 +140,33 @@ static bool attach_region(void)
     return fence_region;
 }
 
-static struct partage_board *seated(struct partage_board *board, uint32_t seat)
+int fence_open_seat(int card, unsigned number, int flags)
 {
-    uint32_t seen = __atomic_load_n(&board->seats_used, __ATOMIC_RELAXED);
-    while (seen <= seat && !__atomic_compare_exchange_n(&board->seats_used, &seen, seat + 1, false,
-                                                        __ATOMIC_RELAXED, __ATOMIC_RELAXED))
-        ;
-    return board;
+    char path[PATH_BYTES + 40];
+    snprintf(path, sizeof path, "%s/seats-%d/%u", folder, card, number);
+    return open(path, flags | O_CLOEXEC);
 }
 
-/* Without its board a card's neighbours cannot be seen; the share itself is kept all the same. */
-static void attach_boards(void)
+static struct partage_seat *own_seat(int file)
+{
+    struct stat about;
+    if (fstat(file, &about) || (size_t)about.st_size != sizeof(struct partage_seat))
+        return NULL;
+    void *mapped = mmap(NULL, sizeof(struct partage_seat), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    struct partage_seat *seat = mapped == MAP_FAILED ? NULL : mapped;
+    bool known = seat && seat->magic == PARTAGE_SEAT_MAGIC && seat->version == PARTAGE_VERSION;
+    return known ? seat : NULL;
+}
+
+/* Without a seat the neighbours cannot be seen; the share itself is kept all the same. */
+static void attach_seats(void)
 {
     for (unsigned card = 0; card < fence_limits->cards; card++) {
-        char name[24], path[PATH_BYTES + 24];
-        struct stat about;
-        snprintf(name, sizeof name, "board-%u", card);
-        int file = open_beside(name, path);
-        if (file < 0)
-            continue;
-        if (!fstat(file, &about) && (size_t)about.st_size == sizeof(struct partage_board)) {
-            void *mapped = mmap(NULL, sizeof(struct partage_board), PROT_READ | PROT_WRITE,
-                                MAP_SHARED, file, 0);
-            struct partage_board *board = mapped == MAP_FAILED ? NULL : mapped;
-            if (board && board->magic == PARTAGE_BOARD_MAGIC && board->version == PARTAGE_VERSION &&
-                fence_limits->card[card].seat < PARTAGE_SEATS)
-                fence_boards[card] = seated(board, fence_limits->card[card].seat);
+        int file = fence_open_seat((int)card, fence_limits->card[card].seat, O_RDWR);
+        if (file >= 0) {
+            fence_seats[card] = own_seat(file);
+            close(file);
         }
-        close(file);
     }
 }
 
@@ -180,13 +179,14 @@ static void forked(void)
     contexts_forked();
     physical_forked();
     costs_forked();
+    neighbours_forked();
 }
 
 static bool attach_files(void)
 {
     static bool tried;
     if (!tried && find_limits() && attach_region()) {
-        attach_boards();
+        attach_seats();
         pthread_atfork(NULL, NULL, forked);
     }
     tried = true;

@@ -2,13 +2,13 @@
  *
  *   lookup     how calls reach us: dlsym, cuGetProcAddress
  *   driver     the real driver's functions
- *   attach     the tenant's files: limits, region, boards; what to do when they cannot be used
+ *   attach     the tenant's files: limits, region, seats; what to do when they cannot be used
  *   slots      this process's place in the region, and taking places back from the dead
  *   quota      bytes taken from and given back to the tenant's quota
  *   ledger     what this process has: pointer or handle -> bytes, card, context
  *   charges    one allocation: take, ask the driver, write down or give back
  *   contexts, memory, pools, physical, arrays, code, graphs    the wrappers that use memory
- *   launches, pacing, costs                                    the wrappers that use time
+ *   launches, pacing, costs, kinds, neighbours                 the wrappers that use time
  *   views, nvml                                                what the card looks like
  */
 #pragma once
@@ -32,11 +32,12 @@ enum fence_state {
 extern int fence_current;                  /* one of enum fence_state */
 extern const struct partage_limits *fence_limits; /* read-only; the node side changes it */
 extern struct partage_region *fence_region;
-extern struct partage_board *fence_boards[PARTAGE_CARDS]; /* NULL: neighbours cannot be seen */
+extern struct partage_seat *fence_seats[PARTAGE_CARDS]; /* its own; NULL: none could be had */
 extern const uint32_t *fence_gate;         /* 0 there: a launch may pass without a look */
 
 int fence_attach(void);
-bool fence_attach_files(void); /* limits, region and boards alone: NVML needs no CUDA */
+bool fence_attach_files(void); /* limits, region and seats alone: NVML needs no CUDA */
+int fence_open_seat(int card, unsigned number, int flags);
 int fence_open_region(void); /* a descriptor of the region file of one's own, or -1 */
 bool fence_is_region(int file);
 const char *fence_reason(void); /* why the fence is open or closed, for people */
@@ -194,6 +195,7 @@ struct work {
     struct place place; /* of a card only if the launch is counted */
     uint64_t charged_ns; /* 0 where nobody knows it yet */
     bool known;
+    uint64_t told_ns; /* to the neighbours, by this process, up to this launch */
     int sample; /* the measurement that runs around the launch, or -1 */
 };
 
@@ -201,7 +203,7 @@ struct work {
 CUresult pace_before(struct work *work);
 void pace_after(struct work *work, CUresult result);
 /* A launch on that card turned out to cost so much more, or less, than it was charged. */
-void pace_correct(int card, int64_t more_ns, bool was_known);
+int64_t pace_correct(int card, int64_t more_ns, bool was_known);
 
 /* What this launch will cost: `charged_ns` and `known`. */
 void costs_expect(struct work *work);
@@ -213,13 +215,18 @@ void costs_forget_context(CUcontext context);
 void costs_forked(void);
 
 /* What the tenants of a card see of each other. */
-uint64_t neighbours_launches(int card);   /* of all tenants but this one */
-bool neighbours_active(int card, uint64_t now_ns);
-uint64_t neighbours_done_ns(int card); /* when their queued work should end */
+struct neighbours {
+    uint64_t launches; /* of all other tenants */
+    uint64_t done_ns;  /* when their queued work should end */
+};
+struct neighbours neighbours_now(int card);
 uint32_t neighbours_leave(int card, uint64_t now_ns); /* share of the card they do not use */
 void neighbours_want(int card, uint64_t now_ns); /* others to keep to their shares for a moment */
-void neighbours_tell(int card, uint64_t now_ns, uint64_t cost_ns, bool known);
-void neighbours_tell_correction(int card, int64_t more_ns, bool was_known);
-uint64_t tenant_launches(int card); /* of all processes of this tenant; 0 without a board */
+uint64_t neighbours_tell(int card, uint64_t now_ns, uint64_t cost_ns, bool known);
+int64_t neighbours_tell_correction(int card, int64_t more_ns, bool was_known);
+void neighbours_tell_finished(int card, uint64_t up_to_ns);
+uint64_t tenant_launches(int card); /* of all processes of this tenant; 0 without a seat */
+
+void neighbours_forked(void);
 
 uint64_t now_ns(void);

@@ -10,7 +10,7 @@
 #define PARTAGE_WHOLE 0xf4240u
 #define PARTAGE_LIMITS_MAGIC 0x314d494c47525450ull
 #define PARTAGE_REGION_MAGIC 0x3147455247525450ull
-#define PARTAGE_BOARD_MAGIC 0x3144524247525450ull
+#define PARTAGE_SEAT_MAGIC 0x3141455347525450ull
 #define PARTAGE_MODE_NONE 0x0u
 #define PARTAGE_MODE_FIXED 0x1u
 #define PARTAGE_MODE_BURST 0x2u
@@ -27,7 +27,7 @@ struct partage_limits_card {
     uint32_t share; /* of the card's time, in millionths; guaranteed */
     uint32_t ceiling; /* mode BURST: never above this, in millionths */
     uint32_t paused; /* 1: launches wait until it is 0 again */
-    uint32_t seat; /* the tenant's place on the card's board */
+    uint32_t seat; /* the number of the tenant's seat at this card */
     uint32_t reserved; /* 0 */
 };
 static_assert(sizeof(struct partage_limits_card) == 56, "no gaps");
@@ -79,24 +79,17 @@ struct partage_region {
 };
 static_assert(sizeof(struct partage_region) == 148544, "no gaps");
 
-/* One tenant of the card; a cache line, so that neighbours do not slow each other. */
-struct partage_board_seat {
-    uint64_t busy_ns; /* card time that was charged to the tenant */
-    uint64_t active_until_ns; /* CLOCK_MONOTONIC at which its queued work should be done */
-    uint64_t launches; /* raised before each launch */
-    uint64_t wanted_ns; /* CLOCK_MONOTONIC at which it last wanted others to hold back */
-    uint64_t reserved[4]; /* 0 */
-};
-static_assert(sizeof(struct partage_board_seat) == 64, "no gaps");
-
-/* Written by all tenants of one card. */
-struct partage_board {
+/* What the other tenants of a card may know of one. */
+struct partage_seat {
     uint64_t magic; /* which of the three files this is */
     uint32_t version; /* VERSION of the writer */
     uint32_t size; /* of the whole file in bytes */
     uint8_t uuid[16]; /* of the card */
-    uint32_t seats_used; /* no seat at or above this was ever taken */
-    uint32_t reserved[7]; /* 0; up to a cache line */
-    struct partage_board_seat seat[256];
+    uint64_t launches; /* raised before each launch */
+    uint64_t charged_ns; /* card time of all launches */
+    uint64_t finished_ns; /* of those that are known to be done */
+    uint64_t active_until_ns; /* CLOCK_MONOTONIC at which the rest should be done */
+    uint64_t wanted_ns; /* CLOCK_MONOTONIC at which it last wanted others to wait */
+    uint64_t reserved[3]; /* 0 */
 };
-static_assert(sizeof(struct partage_board) == 16448, "no gaps");
+static_assert(sizeof(struct partage_seat) == 96, "no gaps");

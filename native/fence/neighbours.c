@@ -1,20 +1,46 @@
-/* The board of a card: how its tenants see each other with no daemon between them.
+/* The other tenants of a card, as they can be seen with no daemon between us.
  *
- * Everyone writes only its own seat, and reads the others as hints: how much card time they were
- * charged, until when their queued work should last, and that they launched at all. Nothing here
- * touches anybody's guaranteed share, so a neighbour that writes nonsense can only keep others
- * from using time that is not theirs. */
+ * Each tenant writes one small file for each of its cards, its seat, and reads those of the others
+ * as hints: how much card time they were charged, until when their queued work should last, that
+ * they launched at all. Nothing here touches anybody's guaranteed share, so a neighbour that writes
+ * nonsense can only keep others from using time that is not theirs. Others' files are opened, read
+ * and closed, never mapped and never kept: their owner may cut them short, and the program may close
+ * our descriptors. That costs a microsecond or two for each neighbour, so a look is used for a
+ * while. */
 #define _GNU_SOURCE
 #include "fence.h"
+#include <fcntl.h>
+#include <pthread.h>
+#include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 enum {
-    LOOK_EVERY_NS = 10 * 1000 * 1000,
+    LOOK_LASTS_NS = 500 * 1000,         /* for what may be a little old */
+    RECKON_EVERY_NS = 10 * 1000 * 1000, /* what the neighbours leave */
     IDLE_AFTER_NS = 30 * 1000 * 1000,
     WANTED_FOR_NS = 25 * 1000 * 1000,
     UNKNOWN_NS = 100 * 1000 * 1000, /* how long work counts as going on whose cost is not known */
-    RISE_SHIFT = 2, /* of what more is left, a quarter at each look; less is followed at once */
+    TRY_ALL_EVERY_NS = 1000 * 1000 * 1000,
+    RISE_SHIFT = 2, /* of what more is left, a quarter each time; less is followed at once */
 };
+
+/* All neighbours together. */
+struct view {
+    uint64_t looked_ns, charged_ns, queued_ns, launches, done_ns, wanted_ns;
+};
+
+struct outlook {
+    uint64_t reckoned_ns, charged_ns;
+    uint32_t left; /* of the card, in millionths */
+};
+
+static pthread_mutex_t looking = PTHREAD_MUTEX_INITIALIZER;
+static struct view views[PARTAGE_CARDS];
+static struct outlook outlooks[PARTAGE_CARDS];
+static uint64_t tried_all_ns[PARTAGE_CARDS];
+static unsigned known_seats[PARTAGE_CARDS]; /* none that was ever seen is at or above this */
+static uint64_t told_ns[PARTAGE_CARDS], finished_ns[PARTAGE_CARDS]; /* of this process */
 
 uint64_t now_ns(void)
 {
@@ -23,144 +49,164 @@ uint64_t now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-static uint64_t load(const uint64_t *word) { return __atomic_load_n(word, __ATOMIC_RELAXED); }
+static uint64_t later(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
-static struct partage_board_seat *my_seat(int card)
+/* ---- looking ------------------------------------------------------------------------------- */
+
+static bool read_seat(int card, unsigned number, struct partage_seat *seat)
 {
-    struct partage_board *board = fence_boards[card];
-    return board ? &board->seat[fence_limits->card[card].seat % PARTAGE_SEATS] : NULL;
+    int file = fence_open_seat(card, number, O_RDONLY);
+    if (file < 0)
+        return false;
+    bool whole = pread(file, seat, sizeof *seat, 0) == sizeof *seat;
+    close(file);
+    return whole && seat->magic == PARTAGE_SEAT_MAGIC && seat->version == PARTAGE_VERSION;
 }
 
-static uint32_t seats(int card)
+/* Work that is queued: charged and not known to be done, but none after the time at which it should
+ * have been, since a tenant that has stopped launching does not learn any more what is done. */
+static uint64_t queued(const struct partage_seat *seat, uint64_t now)
 {
-    const struct partage_board *board = fence_boards[card];
-    uint32_t used = board ? __atomic_load_n(&board->seats_used, __ATOMIC_RELAXED) : 0;
-    return used < PARTAGE_SEATS ? used : PARTAGE_SEATS;
+    uint64_t charged = __atomic_load_n(&seat->charged_ns, __ATOMIC_RELAXED);
+    uint64_t finished = __atomic_load_n(&seat->finished_ns, __ATOMIC_RELAXED);
+    uint64_t until = __atomic_load_n(&seat->active_until_ns, __ATOMIC_RELAXED);
+    uint64_t open = charged > finished ? charged - finished : 0, left = until > now ? until - now : 0;
+    return open < left ? open : left;
 }
 
-#define FOR_NEIGHBOURS(seat, card)                                                                 \
-    for (struct partage_board_seat *mine_ = my_seat(card),                                         \
-                                   *seat = mine_ ? fence_boards[card]->seat : NULL,                \
-                                   *end_ = seat + seats(card);                                     \
-         seat < end_; seat++)                                                                      \
-        if (seat != mine_)
-
-uint64_t neighbours_launches(int card)
+static void add(struct view *view, const struct partage_seat *seat)
 {
-    uint64_t total = 0;
-    FOR_NEIGHBOURS(seat, card)
-        total += load(&seat->launches);
-    return total;
+    uint64_t queue = queued(seat, view->looked_ns);
+    view->charged_ns += seat->charged_ns;
+    view->queued_ns += queue;
+    view->launches += seat->launches;
+    view->done_ns = later(view->done_ns, queue ? view->looked_ns + queue : seat->active_until_ns);
+    view->wanted_ns = later(view->wanted_ns, seat->wanted_ns);
 }
 
-uint64_t neighbours_done_ns(int card)
+/* The node side gives away the lowest free seat, so a new one is rarely more than one further than
+ * those known; all are tried at first and once in a while. */
+static struct view look(int card)
 {
-    uint64_t last = 0;
-    FOR_NEIGHBOURS(seat, card) {
-        uint64_t until = load(&seat->active_until_ns);
-        last = until > last ? until : last;
+    struct view view = {.looked_ns = now_ns()};
+    struct partage_seat seat;
+    bool all = view.looked_ns - tried_all_ns[card] > TRY_ALL_EVERY_NS;
+    tried_all_ns[card] = all ? view.looked_ns : tried_all_ns[card];
+    for (unsigned number = 0; number < PARTAGE_SEATS && (all || number <= known_seats[card]);
+         number++) {
+        if (number == fence_limits->card[card].seat || !read_seat(card, number, &seat))
+            continue;
+        known_seats[card] = (unsigned)later(known_seats[card], number + 1);
+        add(&view, &seat);
     }
-    return last;
+    return view;
 }
 
-bool neighbours_active(int card, uint64_t now) { return neighbours_done_ns(card) > now; }
+static struct view seen(int card, uint64_t may_be_old_ns)
+{
+    if (!fence_seats[card])
+        return (struct view){0};
+    pthread_mutex_lock(&looking);
+    if (now_ns() - views[card].looked_ns > may_be_old_ns)
+        views[card] = look(card);
+    struct view view = views[card];
+    pthread_mutex_unlock(&looking);
+    return view;
+}
+
+void neighbours_forked(void)
+{
+    pthread_mutex_init(&looking, NULL);
+    memset(told_ns, 0, sizeof told_ns);
+    memset(finished_ns, 0, sizeof finished_ns);
+}
+
+struct neighbours neighbours_now(int card)
+{
+    struct view view = seen(card, 0);
+    uint64_t done = view.queued_ns ? view.looked_ns + view.queued_ns : 0;
+    return (struct neighbours){.launches = view.launches, .done_ns = done};
+}
 
 uint64_t tenant_launches(int card)
 {
-    const struct partage_board_seat *seat = my_seat(card);
-    return seat ? load(&seat->launches) : 0;
+    const struct partage_seat *seat = fence_seats[card];
+    return seat ? __atomic_load_n(&seat->launches, __ATOMIC_RELAXED) : 0;
 }
 
-static uint64_t charged_ns(int card)
-{
-    uint64_t total = 0;
-    FOR_NEIGHBOURS(seat, card)
-        total += load(&seat->busy_ns);
-    return total;
-}
+/* ---- what they leave ---------------------------------------------------------------------------- */
 
-struct outlook {
-    uint64_t looked_ns, charged_ns;
-    uint32_t left; /* in millionths */
-};
-
-/* What they leave, from what they were charged since the last look. */
-static uint32_t look(const struct outlook *outlook, uint64_t charged, uint64_t now, bool idle)
+/* From what they were charged since the last time. */
+static uint32_t reckon(const struct outlook *before, const struct view *view)
 {
-    uint64_t elapsed = now - outlook->looked_ns;
-    uint64_t worked = charged > outlook->charged_ns ? charged - outlook->charged_ns : 0;
+    uint64_t elapsed = view->looked_ns - before->reckoned_ns;
+    uint64_t worked = view->charged_ns > before->charged_ns ? view->charged_ns - before->charged_ns : 0;
     uint32_t left = worked < elapsed ? (uint32_t)((elapsed - worked) * PARTAGE_WHOLE / elapsed) : 0;
-    if (idle)
+    if (view->done_ns + IDLE_AFTER_NS < view->looked_ns)
         return PARTAGE_WHOLE;
-    return left < outlook->left ? left : outlook->left + ((left - outlook->left) >> RISE_SHIFT);
+    return left < before->left ? left : before->left + ((left - before->left) >> RISE_SHIFT);
 }
 
-static bool somebody_wants(int card, uint64_t now)
+uint32_t neighbours_leave(int card, uint64_t now)
 {
-    FOR_NEIGHBOURS(seat, card)
-        if (load(&seat->wanted_ns) + WANTED_FOR_NS > now)
-            return true;
-    return false;
+    if (!fence_seats[card])
+        return 0; /* nothing can be seen, so nothing is known to be free */
+    struct view view = seen(card, LOOK_LASTS_NS);
+    struct outlook *outlook = &outlooks[card];
+    pthread_mutex_lock(&looking);
+    if (view.wanted_ns + WANTED_FOR_NS > now)
+        outlook->left = 0;
+    else if (view.looked_ns - outlook->reckoned_ns > RECKON_EVERY_NS)
+        *outlook = (struct outlook){view.looked_ns, view.charged_ns, reckon(outlook, &view)};
+    uint32_t left = outlook->left;
+    pthread_mutex_unlock(&looking);
+    return left;
 }
+
+/* ---- telling --------------------------------------------------------------------------------------- */
 
 void neighbours_want(int card, uint64_t now)
 {
-    struct partage_board_seat *seat = my_seat(card);
-    if (seat)
-        __atomic_store_n(&seat->wanted_ns, now, __ATOMIC_RELAXED);
-}
-
-/* Threads may look at once; the worst is that one of them uses the last answer. */
-uint32_t neighbours_leave(int card, uint64_t now)
-{
-    static struct outlook outlooks[PARTAGE_CARDS];
-    struct outlook *outlook = &outlooks[card];
-    uint64_t looked = load(&outlook->looked_ns);
-    if (!fence_boards[card])
-        return 0; /* nothing can be seen, so nothing is known to be free */
-    if (somebody_wants(card, now)) {
-        __atomic_store_n(&outlook->left, 0, __ATOMIC_RELAXED);
-        return 0;
-    }
-    if (now - looked > LOOK_EVERY_NS &&
-        __atomic_compare_exchange_n(&outlook->looked_ns, &looked, now, false, __ATOMIC_RELAXED,
-                                    __ATOMIC_RELAXED)) {
-        uint64_t charged = charged_ns(card);
-        bool idle = neighbours_done_ns(card) + IDLE_AFTER_NS < now;
-        struct outlook before = {looked, load(&outlook->charged_ns),
-                                 __atomic_load_n(&outlook->left, __ATOMIC_RELAXED)};
-        __atomic_store_n(&outlook->left, look(&before, charged, now, idle), __ATOMIC_RELAXED);
-        __atomic_store_n(&outlook->charged_ns, charged, __ATOMIC_RELAXED);
-    }
-    return __atomic_load_n(&outlook->left, __ATOMIC_RELAXED);
+    if (fence_seats[card])
+        __atomic_store_n(&fence_seats[card]->wanted_ns, now, __ATOMIC_RELAXED);
 }
 
 /* The card does one thing after another, or all at once and each slower: either way everything
- * queued so far is done when the sum of it is. */
-void neighbours_tell(int card, uint64_t now, uint64_t cost_ns, bool known)
+ * queued so far is done when the sum of it is. Returns what this process has told so far. */
+uint64_t neighbours_tell(int card, uint64_t now, uint64_t cost_ns, bool known)
 {
-    struct partage_board_seat *seat = my_seat(card);
+    struct partage_seat *seat = fence_seats[card];
     if (!seat)
-        return;
-    if (!known)
-        neighbours_want(card, now); /* how much, nobody can see yet */
-    uint64_t queued_until = neighbours_done_ns(card), lasts = known ? cost_ns : UNKNOWN_NS;
-    uint64_t before = load(&seat->active_until_ns), until;
-    queued_until = queued_until > now ? queued_until : now;
-    do
-        until = (before > queued_until ? before : queued_until) + lasts;
-    while (!__atomic_compare_exchange_n(&seat->active_until_ns, &before, until, true,
-                                        __ATOMIC_RELAXED, __ATOMIC_RELAXED));
-    __atomic_add_fetch(&seat->busy_ns, cost_ns, __ATOMIC_RELAXED);
+        return 0;
+    if (!known) { /* how much, nobody can see yet */
+        neighbours_want(card, now);
+        cost_ns = UNKNOWN_NS;
+    }
+    uint64_t until = now + cost_ns + queued(seat, now) + seen(card, LOOK_LASTS_NS).queued_ns;
+    __atomic_add_fetch(&seat->charged_ns, cost_ns, __ATOMIC_RELAXED);
+    __atomic_store_n(&seat->active_until_ns, until, __ATOMIC_RELAXED);
     __atomic_add_fetch(&seat->launches, 1, __ATOMIC_RELAXED);
+    return __atomic_add_fetch(&told_ns[card], cost_ns, __ATOMIC_RELAXED);
 }
 
-void neighbours_tell_correction(int card, int64_t more_ns, bool was_known)
+/* Returns by how much that changes what was told. */
+int64_t neighbours_tell_correction(int card, int64_t more_ns, bool was_known)
 {
-    struct partage_board_seat *seat = my_seat(card);
-    if (!seat)
-        return;
-    __atomic_add_fetch(&seat->busy_ns, (uint64_t)more_ns, __ATOMIC_RELAXED);
     more_ns -= was_known ? 0 : UNKNOWN_NS;
-    __atomic_add_fetch(&seat->active_until_ns, (uint64_t)more_ns, __ATOMIC_RELAXED);
+    if (fence_seats[card]) {
+        __atomic_add_fetch(&fence_seats[card]->charged_ns, (uint64_t)more_ns, __ATOMIC_RELAXED);
+        __atomic_add_fetch(&told_ns[card], (uint64_t)more_ns, __ATOMIC_RELAXED);
+    }
+    return more_ns;
+}
+
+void neighbours_tell_finished(int card, uint64_t up_to_ns)
+{
+    uint64_t before = __atomic_load_n(&finished_ns[card], __ATOMIC_RELAXED);
+    int64_t more = (int64_t)(up_to_ns - before);
+    if (!fence_seats[card] || more <= 0)
+        return;
+    if (__atomic_compare_exchange_n(&finished_ns[card], &before, up_to_ns, false, __ATOMIC_RELAXED,
+                                    __ATOMIC_RELAXED))
+        __atomic_add_fetch(&fence_seats[card]->finished_ns, (uint64_t)more, __ATOMIC_RELAXED);
 }

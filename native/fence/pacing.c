@@ -100,7 +100,7 @@ static void wait_until(uint64_t wake_ns, uint64_t now)
 static uint64_t wait_for_quiet(int card)
 {
     uint64_t came = now_ns(), now = came, done;
-    while ((done = neighbours_done_ns(card)) > now && now - came < LONGEST_QUIET_NS) {
+    while ((done = neighbours_now(card).done_ns) > now && now - came < LONGEST_QUIET_NS) {
         neighbours_want(card, now);
         wait_until(done, now);
         now = now_ns();
@@ -142,13 +142,13 @@ static void move_paid(uint64_t *paid_until, int64_t more_ns, uint32_t at_rate)
                                         __ATOMIC_RELAXED));
 }
 
-void pace_correct(int card, int64_t more_ns, bool was_known)
+int64_t pace_correct(int card, int64_t more_ns, bool was_known)
 {
     struct partage_region_card *seen = &fence_region->card[card];
     if (limited(card))
         move_paid(&seen->paid_until_ns, more_ns, rate(card, now_ns()));
     __atomic_add_fetch(&seen->busy_ns, (uint64_t)more_ns, __ATOMIC_RELAXED);
-    neighbours_tell_correction(card, more_ns, was_known);
+    return neighbours_tell_correction(card, more_ns, was_known);
 }
 
 /* Counted: on a card of the tenant that has a mode or is paused, and not merely being recorded. */
@@ -176,7 +176,7 @@ CUresult pace_before(struct work *work)
     costs_harvest(work->place.context);
     costs_expect(work);
     uint64_t now = wait_for_turn(work);
-    neighbours_tell(card, now, work->charged_ns, work->known);
+    work->told_ns = neighbours_tell(card, now, work->charged_ns, work->known);
     costs_begin(work, now);
     __atomic_add_fetch(&fence_region->card[card].launches, 1, __ATOMIC_RELAXED);
     __atomic_add_fetch(&fence_region->card[card].busy_ns, work->charged_ns, __ATOMIC_RELAXED);

@@ -4,11 +4,12 @@
 |--------|---------------------|-------------------|--------------------------------------|
 | limits | tenant              | the node side     | the tenant (a read-only mapping)     |
 | region | tenant              | the tenant        | the node side                        |
-| board  | card                | all its tenants   | all its tenants and the node side    |
+| seat   | tenant and card     | the tenant        | all tenants of the card              |
 
 The limits are a file of their own because a tenant must be able to write its region: a limit that
-lives in it could be lifted by whom it limits. The board is how tenants of one card see each other
-with no daemon between them; it carries compute only, never memory.
+lives in it could be lifted by whom it limits. Seats are how tenants of one card see each other with
+no daemon between them; they tell of time only, never of memory. They are read, not mapped, by
+others: a mapped file that its owner cuts short would kill whoever looks at it.
 
 Every field is naturally aligned and every word that is changed while others read it is 4 or 8
 bytes, so that a plain store is seen whole. Append only, and raise VERSION when anything moves.
@@ -20,9 +21,9 @@ VERSION = 1
 
 CARDS = 16  # cards of one tenant
 SLOTS = 1024  # processes of one tenant that use CUDA at the same time
-SEATS = 256  # tenants of one card
+SEATS = 256  # tenants of one card at the same time
 
-MAGIC = {"limits": 0x314D494C47525450, "region": 0x3147455247525450, "board": 0x3144524247525450}
+MAGIC = {"limits": 0x314D494C47525450, "region": 0x3147455247525450, "seat": 0x3141455347525450}
 
 MODES = {"NONE": 0, "FIXED": 1, "BURST": 2, "BEST_EFFORT": 3}
 ON_FAILURE = {"CLOSED": 0, "OPEN": 1}
@@ -67,7 +68,7 @@ STRUCTS = (
             Field("share", "u32", "of the card's time, in millionths; guaranteed"),
             Field("ceiling", "u32", "mode BURST: never above this, in millionths"),
             Field("paused", "u32", "1: launches wait until it is 0 again"),
-            Field("seat", "u32", "the tenant's place on the card's board"),
+            Field("seat", "u32", "the number of the tenant's seat at this card"),
             Field("reserved", "u32", "0"),
         ),
     ),
@@ -121,29 +122,17 @@ STRUCTS = (
         ),
     ),
     Struct(
-        "board_seat",
-        "One tenant of the card; a cache line, so that neighbours do not slow each other",
-        (
-            Field("busy_ns", "u64", "card time that was charged to the tenant"),
-            Field(
-                "active_until_ns", "u64", "CLOCK_MONOTONIC at which its queued work should be done"
-            ),
-            Field("launches", "u64", "raised before each launch"),
-            Field(
-                "wanted_ns", "u64", "CLOCK_MONOTONIC at which it last wanted others to hold back"
-            ),
-            Field("reserved", "u64", "0", 4),
-        ),
-    ),
-    Struct(
-        "board",
-        "Written by all tenants of one card",
+        "seat",
+        "What the other tenants of a card may know of one",
         (
             *HEADER,
             Field("uuid", "u8", "of the card", 16),
-            Field("seats_used", "u32", "no seat at or above this was ever taken"),
-            Field("reserved", "u32", "0; up to a cache line", 7),
-            Field("seat", "board_seat", "", SEATS),
+            Field("launches", "u64", "raised before each launch"),
+            Field("charged_ns", "u64", "card time of all launches"),
+            Field("finished_ns", "u64", "of those that are known to be done"),
+            Field("active_until_ns", "u64", "CLOCK_MONOTONIC at which the rest should be done"),
+            Field("wanted_ns", "u64", "CLOCK_MONOTONIC at which it last wanted others to wait"),
+            Field("reserved", "u64", "0", 3),
         ),
     ),
 )

@@ -80,7 +80,7 @@ HOOKS = [
 ]
 
 
-@pytest.mark.parametrize(("symbol", "name", "version", "per_thread"), HOOKS, ids=lambda v: str(v))
+@pytest.mark.parametrize(("symbol", "name", "version", "per_thread"), HOOKS, ids=str)
 def test_every_hook_is_a_form_that_the_headers_know(
     symbol: str, name: str, version: int, per_thread: bool
 ) -> None:

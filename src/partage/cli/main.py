@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 import partage
-from partage.cli import demo, entry, explain, extender, fit, inspect, simulate
+from partage.cli import demo, entry, explain, extender, fence, fit, inspect, simulate
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -17,6 +17,7 @@ def commands() -> None:
 commands.add_command(demo.demo)
 commands.add_command(explain.explain)
 commands.add_command(extender.extender)
+commands.add_command(fence.fence)
 commands.add_command(fit.fit)
 commands.add_command(inspect.inspect)
 commands.add_command(simulate.simulate)

@@ -7,7 +7,9 @@
     │   ├── QuantityError       text that is no Kubernetes quantity, or not a whole one
     │   ├── DemandError         a pod's request that its dialect does not allow
     │   └── TraceError          a trace file that cannot be read
-    └── LedgerError             a step that the state of a pod does not allow (confirming no hold)
+    ├── LedgerError             a step that the state of a pod does not allow (confirming no hold)
+    ├── DeviceError             a card, or the driver, cannot do what it was asked
+    └── FenceError              a limit that cannot be set, or is not what was set when read back
 
 A *refusal* is not an error: that a demand does not fit is an answer, and a value
 (:mod:`partage.core.refusals`). A damaged annotation is a value too
@@ -63,3 +65,19 @@ class LedgerError(PartageError):
     """A step that the recorded state of a pod does not allow."""
 
     code = "bad-step"
+
+
+class DeviceError(PartageError):
+    """A card or its driver cannot do what it was asked; ``reason`` is stable, for programs."""
+
+    code = "bad-device"
+
+    def __init__(self, reason: str, what: str, *, instead: str = "") -> None:
+        self.reason = reason
+        super().__init__(what, instead=instead)
+
+
+class FenceError(PartageError):
+    """A limit that cannot be set or read, or one that is not in force as it was set."""
+
+    code = "bad-fence"

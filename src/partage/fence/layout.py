@@ -13,7 +13,7 @@ SEATS = 256
 WHOLE = 1_000_000
 LIMITS_MAGIC = 0x314D494C47525450
 REGION_MAGIC = 0x3147455247525450
-BOARD_MAGIC = 0x3144524247525450
+SEAT_MAGIC = 0x3141455347525450
 MODE_NONE = 0
 MODE_FIXED = 1
 MODE_BURST = 2
@@ -33,7 +33,7 @@ class LimitsCard(ctypes.LittleEndianStructure):
         ("share", ctypes.c_uint32),  # of the card's time, in millionths; guaranteed
         ("ceiling", ctypes.c_uint32),  # mode BURST: never above this, in millionths
         ("paused", ctypes.c_uint32),  # 1: launches wait until it is 0 again
-        ("seat", ctypes.c_uint32),  # the tenant's place on the card's board
+        ("seat", ctypes.c_uint32),  # the number of the tenant's seat at this card
         ("reserved", ctypes.c_uint32),  # 0
     ]
 
@@ -94,29 +94,18 @@ class Region(ctypes.LittleEndianStructure):
     ]
 
 
-class BoardSeat(ctypes.LittleEndianStructure):
-    """One tenant of the card; a cache line, so that neighbours do not slow each other."""
-
-    _fields_: ClassVar = [
-        ("busy_ns", ctypes.c_uint64),  # card time that was charged to the tenant
-        # CLOCK_MONOTONIC at which its queued work should be done
-        ("active_until_ns", ctypes.c_uint64),
-        ("launches", ctypes.c_uint64),  # raised before each launch
-        # CLOCK_MONOTONIC at which it last wanted others to hold back
-        ("wanted_ns", ctypes.c_uint64),
-        ("reserved", ctypes.c_uint64 * 4),  # 0
-    ]
-
-
-class Board(ctypes.LittleEndianStructure):
-    """Written by all tenants of one card."""
+class Seat(ctypes.LittleEndianStructure):
+    """What the other tenants of a card may know of one."""
 
     _fields_: ClassVar = [
         ("magic", ctypes.c_uint64),  # which of the three files this is
         ("version", ctypes.c_uint32),  # VERSION of the writer
         ("size", ctypes.c_uint32),  # of the whole file in bytes
         ("uuid", ctypes.c_uint8 * 16),  # of the card
-        ("seats_used", ctypes.c_uint32),  # no seat at or above this was ever taken
-        ("reserved", ctypes.c_uint32 * 7),  # 0; up to a cache line
-        ("seat", BoardSeat * 256),
+        ("launches", ctypes.c_uint64),  # raised before each launch
+        ("charged_ns", ctypes.c_uint64),  # card time of all launches
+        ("finished_ns", ctypes.c_uint64),  # of those that are known to be done
+        ("active_until_ns", ctypes.c_uint64),  # CLOCK_MONOTONIC at which the rest should be done
+        ("wanted_ns", ctypes.c_uint64),  # CLOCK_MONOTONIC at which it last wanted others to wait
+        ("reserved", ctypes.c_uint64 * 3),  # 0
     ]

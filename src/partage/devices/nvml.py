@@ -1,0 +1,246 @@
+"""The one door to NVML, the driver's own account of its cards.
+
+Nobody else imports ``pynvml``. Drivers differ, and cards fall sick: what a card does not tell is
+``None``, not an error, and one card that cannot be asked at all is a Device with a problem beside
+the others. What somebody *wants* from a card and cannot have is a DeviceError, whose ``reason`` is
+NVML's name for it (``not-supported``, ``no-permission``).
+
+The memory limits of R615 are called by their C interface, on the library that ``pynvml`` loaded:
+it knows them only since that release.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, ClassVar
+
+import msgspec
+import pynvml
+
+from partage.core import cards, errors
+from partage.core.quantities import MIB
+
+_PCI = Path("/sys/bus/pci/devices")
+_SET, _GET = "nvmlDeviceSetMemoryLimits_v1", "nvmlDeviceGetMemoryLimits_v1"
+_REASONS = {
+    code: name.removeprefix("NVML_ERROR_").lower().replace("_", "-")
+    for name, code in vars(pynvml).items()
+    if name.startswith("NVML_ERROR_") and isinstance(code, int)
+}
+
+
+class Device(msgspec.Struct, frozen=True, kw_only=True):
+    """One card as its driver reports it; None is what it does not tell."""
+
+    index: int
+    uuid: str | None = None
+    minor: int | None = None  # of /dev/nvidia<minor>
+    model: str | None = None
+    memory_mib: int | None = None
+    used_mib: int | None = None
+    bus: str | None = None  # its address on the PCI bus
+    numa: int | None = None
+    compute_capability: tuple[int, int] | None = None
+    mig: bool | None = None  # whether it is cut into MIG instances
+    problem: str = ""  # why it cannot be used
+
+    @property
+    def card(self) -> cards.Card | None:
+        """As decisions are made from; None if it cannot be named or measured."""
+        if self.uuid is None or not self.memory_mib:
+            return None
+        return cards.Card(
+            uuid=self.uuid,
+            index=self.index,
+            memory_mib=self.memory_mib,
+            model=self.model or "",
+            healthy=not self.problem,
+            numa=self.numa,
+        )
+
+
+class Process(msgspec.Struct, frozen=True):
+    """A process on a card, by its host's process id; None: the driver does not tell its memory."""
+
+    pid: int
+    used_bytes: int | None
+
+
+class MemoryLimits(msgspec.Struct, frozen=True):
+    """What a cgroup may use of a card, and does."""
+
+    soft_bytes: int
+    hard_bytes: int
+    used_bytes: int
+
+
+class _SetLimits(ctypes.Structure):
+    _fields_: ClassVar = [
+        ("namespace", ctypes.c_char_p),
+        ("soft", ctypes.c_ulonglong),
+        ("hard", ctypes.c_ulonglong),
+    ]
+
+
+class _GetLimits(ctypes.Structure):
+    _fields_: ClassVar = [*_SetLimits._fields_, ("used", ctypes.c_ulonglong)]
+
+
+class Nvml:
+    """NVML while it is open: ``with nvml.Nvml() as driver: driver.devices()``."""
+
+    def __init__(self, pci: Path = _PCI) -> None:
+        self._pci = pci
+
+    def __enter__(self) -> Nvml:
+        _asked("NVML", pynvml.nvmlInit)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        with contextlib.suppress(pynvml.NVMLError):
+            pynvml.nvmlShutdown()
+
+    def driver_version(self) -> str:
+        """Such as ``615.71.05``."""
+        return str(_asked("the driver", pynvml.nvmlSystemGetDriverVersion))
+
+    def devices(self) -> tuple[Device, ...]:
+        """All cards in index order, the sick ones too."""
+        count = int(_asked("the driver", pynvml.nvmlDeviceGetCount))
+        return tuple(self._device(index) for index in range(count))
+
+    def processes(self, uuid: str) -> tuple[Process, ...]:
+        """Who is on a card, whatever for: compute, graphics, or as a client of MPS."""
+        handle = self._handle(uuid)
+        answers = [_running(kind, handle) for kind in ("Compute", "Graphics", "MPSCompute")]
+        if all(answer is None for answer in answers):  # ask once more, for the reason
+            _asked(f"card {uuid}", pynvml.nvmlDeviceGetComputeRunningProcesses_v2, handle)
+        return _merged(process for answer in answers for process in answer or ())
+
+    def has_memory_limits(self) -> bool:
+        """Whether this driver's library can limit the memory of a cgroup."""
+        return hasattr(pynvml.nvmlLib, _SET) and hasattr(pynvml.nvmlLib, _GET)
+
+    def set_memory_limits(
+        self, uuid: str, cgroup: str, *, soft_bytes: int, hard_bytes: int
+    ) -> None:
+        """Limit what a cgroup uses of a card; needs root."""
+        wanted = _SetLimits(cgroup.encode(), soft_bytes, hard_bytes)
+        self._limits(_SET, uuid, wanted)
+
+    def memory_limits(self, uuid: str, cgroup: str) -> MemoryLimits:
+        """What a cgroup may use of a card, and does."""
+        found = _GetLimits(cgroup.encode())
+        self._limits(_GET, uuid, found)
+        return MemoryLimits(found.soft, found.hard, found.used)
+
+    def _limits(self, name: str, uuid: str, limits: _SetLimits | _GetLimits) -> None:
+        try:
+            function = getattr(pynvml.nvmlLib, name)
+        except AttributeError:
+            raise errors.DeviceError(
+                "function-not-found",
+                f"this driver has no {name}",
+                instead="install a driver of version 615 or newer",
+            ) from None
+        code = function(self._handle(uuid), ctypes.byref(limits))
+        if code != pynvml.NVML_SUCCESS:
+            raise _explained(f"card {uuid}", pynvml.NVMLError(code))
+
+    def _handle(self, uuid: str) -> Any:
+        return _asked(f"card {uuid}", pynvml.nvmlDeviceGetHandleByUUID, uuid)
+
+    def _device(self, index: int) -> Device:
+        try:
+            handle = _asked(f"card {index}", pynvml.nvmlDeviceGetHandleByIndex, index)
+        except errors.DeviceError as error:
+            return Device(index=index, problem=str(error))
+        memory = _told(pynvml.nvmlDeviceGetMemoryInfo, handle)
+        pci = _told(pynvml.nvmlDeviceGetPciInfo, handle)
+        mig = _told(pynvml.nvmlDeviceGetMigMode, handle)
+        uuid = _told(pynvml.nvmlDeviceGetUUID, handle)
+        bus = _text(pci.busId).lower() if pci else None
+        return Device(
+            index=index,
+            uuid=uuid,
+            minor=_told(pynvml.nvmlDeviceGetMinorNumber, handle),
+            model=_told(pynvml.nvmlDeviceGetName, handle),
+            memory_mib=memory.total // MIB if memory else None,
+            used_mib=memory.used // MIB if memory else None,
+            bus=bus,
+            numa=self._numa(bus),
+            compute_capability=_told(pynvml.nvmlDeviceGetCudaComputeCapability, handle),
+            mig=mig[0] == pynvml.NVML_DEVICE_MIG_ENABLE if mig else None,
+            problem="" if uuid and memory else "the driver does not tell its uuid and its memory",
+        )
+
+    def _numa(self, bus: str | None) -> int | None:
+        """From the kernel, which writes the domain with four digits where NVML has eight."""
+        if bus is None:
+            return None
+        try:
+            text = (self._pci / bus[-len("0000:00:00.0") :] / "numa_node").read_text("ascii")
+            return int(text) if int(text) >= 0 else None
+        except (OSError, ValueError):
+            return None
+
+
+def _asked(what: str, function: Callable[..., Any], *arguments: object) -> Any:
+    """What a function answers; a DeviceError where it does not."""
+    try:
+        return function(*arguments)
+    except pynvml.NVMLError as error:
+        raise _explained(what, error) from error
+
+
+def _told(function: Callable[..., Any], handle: object) -> Any:
+    """What a function tells of a card, or None."""
+    try:
+        return function(handle)
+    except (pynvml.NVMLError, UnicodeDecodeError):
+        return None
+
+
+def _running(kind: str, handle: object) -> Any:
+    """Processes of a kind; drivers before R510 know the older form only."""
+    name = f"nvmlDeviceGet{kind}RunningProcesses"
+    newer = _told(getattr(pynvml, f"{name}_v3"), handle)
+    return newer if newer is not None else _told(getattr(pynvml, f"{name}_v2"), handle)
+
+
+def _explained(what: str, error: pynvml.NVMLError) -> errors.DeviceError:
+    reason = _REASONS.get(error.value, "unknown")
+    return errors.DeviceError(
+        reason, f"{what}: {error}", instead=_INSTEAD.get(reason, "see what `nvidia-smi` says")
+    )
+
+
+_INSTEAD = {
+    "library-not-found": "install NVIDIA's driver, which has libnvidia-ml.so.1",
+    "driver-not-loaded": "load the driver: `modprobe nvidia`, or reboot after its installation",
+    "lib-rm-version-mismatch": "reboot: the driver was updated and the old one is still loaded",
+    "gpu-is-lost": "reset the card or reboot: it has fallen off the bus",
+    "no-permission": "do it as root",
+}
+
+
+def _merged(processes: Iterable[Any]) -> tuple[Process, ...]:
+    """A process that does several things on a card is there once, with all its memory."""
+    found: dict[int, int | None] = {}
+    for process in processes:
+        used, before = process.usedGpuMemory, found.get(process.pid)
+        found[process.pid] = before if used is None else max(used, before or 0)
+    return tuple(Process(pid, used) for pid, used in sorted(found.items()))
+
+
+def _text(text: str | bytes) -> str:
+    return text.decode(errors="replace") if isinstance(text, bytes) else text

@@ -1,0 +1,87 @@
+"""The hook's library: where it is, whether this machine can load it, and how a process gets it.
+
+``libpartage.so`` is part of the package, in ``partage/lib``. A checkout has it after
+``python -m native``, a wheel brings it along.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.resources
+import os
+import struct
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from partage.core import errors
+
+NAME = "libpartage.so"
+FIXED_LIMITS = Path("/etc/partage/fence/limits")  # comes before PARTAGE_LIMITS
+
+_HEADER = struct.Struct("<4sBB10xHH")  # of an ELF file: magic, class, byte order, type, machine
+_ELF, _SHARED = b"\x7fELF", 3
+
+
+class Library(msgspec.Struct, frozen=True):
+    """The library, or why there is none to use."""
+
+    path: Path
+    problem: str = ""
+    remedy: str = ""
+
+
+def find(folder: Path | None = None) -> Library:
+    """The library of this installation."""
+    path = (folder or _folder()) / NAME
+    try:
+        with path.open("rb") as file:
+            header = file.read(_HEADER.size)
+    except OSError as error:
+        remedy = "install Partage from a wheel, or run `python -m native` in a checkout"
+        return Library(path, f"{path} cannot be read ({error.strerror})", remedy)
+    return Library(path, *_judged(path, header, _own()))
+
+
+def check(library: Library) -> None:
+    """Refuse to go on without a library that works here."""
+    if library.problem:
+        raise errors.FenceError(library.problem, instead=library.remedy)
+
+
+def environment(
+    library: Library, limits_path: Path, inherited: Mapping[str, str]
+) -> dict[str, str]:
+    """What a process of a tenant needs to be fenced; other preloaded libraries stay."""
+    check(library)
+    others = inherited.get("LD_PRELOAD", "").replace(":", " ").split()
+    preload = [str(library.path), *(other for other in others if other != str(library.path))]
+    return {"LD_PRELOAD": " ".join(preload), "PARTAGE_LIMITS": str(limits_path)}
+
+
+def _folder() -> Path:
+    return Path(str(importlib.resources.files("partage"))) / "lib"
+
+
+@functools.cache
+def _own() -> bytes:
+    """The header of a program that runs here: this one's."""
+    with Path("/proc/self/exe").open("rb") as file:
+        return file.read(_HEADER.size)
+
+
+def _judged(path: Path, header: bytes, own: bytes) -> tuple[str, str]:
+    remedy = "install the wheel for this machine, or run `python -m native` in a checkout"
+    if any(sign in str(path) for sign in " :\t\n"):
+        return f"{path} cannot be preloaded: its name has a blank or a colon", (
+            "install Partage in a folder without either"
+        )
+    if len(header) < _HEADER.size or header[:4] != _ELF:
+        return f"{path} is no library", remedy
+    _, width, order, kind, machine = _HEADER.unpack(header)
+    if kind != _SHARED:
+        return f"{path} is no shared library", remedy
+    if (width, order, machine) != _HEADER.unpack(own)[1:3] + _HEADER.unpack(own)[4:]:
+        return f"{path} is for another kind of machine than this {os.uname().machine}", remedy
+    return "", ""

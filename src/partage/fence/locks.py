@@ -1,0 +1,47 @@
+"""Locks that the kernel gives back when their holder dies, however it dies.
+
+Two kinds. A process of a tenant owns slot *i* of its region by an *open file description lock* on
+byte *i*: it needs no pid (which means little across containers), and nothing has to be repaired
+after ``kill -9``. The node side never takes one; it only asks whether somebody has it. And changes
+under one root are made one after another, under ``flock`` on its ``lock`` file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+# struct flock: l_type, l_whence, l_start, l_len, l_pid; `0q` pads it to its full size.
+_FLOCK = struct.Struct("hhqqi0q")
+
+
+def held(fd: int, byte: int, *, count: int = 1) -> bool:
+    """Whether another open file has a lock on one of these bytes; to read it is enough to ask."""
+    asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, byte, count, 0)
+    answer = fcntl.fcntl(fd, fcntl.F_OFD_GETLK, asked)
+    return bool(_FLOCK.unpack(answer)[0] != fcntl.F_UNLCK)
+
+
+def take(fd: int, byte: int) -> bool:
+    """Take the lock on a byte, as a process of a tenant does; False if somebody else has it."""
+    asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0)
+    try:
+        fcntl.fcntl(fd, fcntl.F_OFD_SETLK, asked)
+    except (BlockingIOError, PermissionError):  # EAGAIN or EACCES, as POSIX leaves open
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def exclusive(path: Path) -> Iterator[None]:
+    """Hold the lock of a file that exists; waits for whoever has it."""
+    fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)

@@ -1,0 +1,207 @@
+"""Tenants: made, found, changed and removed on disk.
+
+A tenant is a folder under a root (:mod:`partage.fence.roots`) with its limits, its region, and
+links to the seats at its cards. It is made in one step and removed in one step, whoever is killed
+meanwhile; two makers never give the same seat away twice.
+
+Limits change while the tenant runs: each is a word in a file that its processes have mapped, and
+they see the new value at their next allocation or launch. This module does not start anything, and
+does not know which fence is in force; :mod:`partage.fence.hook` does that with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from pathlib import Path
+
+import msgspec
+
+from partage.core import errors
+from partage.fence import files, layout, limits, locks, records, roots, seats
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+
+
+class Tenant(msgspec.Struct, frozen=True, kw_only=True):
+    """A tenant as its files say."""
+
+    name: str
+    folder: Path
+    limits: limits.Limits
+    seats: tuple[int, ...]  # at each of its cards
+
+    @property
+    def limits_path(self) -> Path:
+        """What PARTAGE_LIMITS names; beside it the library finds the rest."""
+        return self.folder / "limits"
+
+    @property
+    def region_path(self) -> Path:
+        """Where its processes keep account."""
+        return self.folder / "region"
+
+
+def create(
+    root: roots.Root,
+    name: str,
+    asked: limits.Limits,
+    *,
+    uid: int | None = None,
+    gid: int | None = None,
+) -> Tenant:
+    """Make a tenant whose processes run as this user (by default, as the one who makes it)."""
+    folder = _folder(root, name)
+    user = (-1 if uid is None else uid, -1 if gid is None else gid)
+    with root.locked():
+        if folder.exists():
+            raise errors.FenceError(
+                f"there is a tenant {name} already",
+                instead="choose another name, or remove that one first",
+            )
+        root.scratch.mkdir(mode=0o700)
+        taken = tuple(_take_seat(root, card.uuid, *user) for card in asked.cards)
+        _write(root, asked, taken, *user)
+        root.scratch.chmod(root.folder_mode)
+        root.scratch.rename(folder)
+    return Tenant(name=name, folder=folder, limits=asked, seats=taken)
+
+
+def read(root: roots.Root, name: str) -> Tenant:
+    """A tenant that is there."""
+    folder = _found(root, name)
+    raw = files.read(folder / "limits", layout.Limits)
+    return _value(name, folder, raw)
+
+
+def names(root: roots.Root) -> list[str]:
+    """All tenants under a root, in alphabetical order."""
+    try:
+        found = [folder.name for folder in root.tenants.iterdir()]
+    except OSError as error:
+        raise errors.FenceError(
+            f"{root.tenants} cannot be read ({error.strerror})",
+            instead="do it as its owner, or as root",
+        ) from error
+    return sorted(name for name in found if _NAME.fullmatch(name))
+
+
+def change(
+    root: roots.Root, name: str, wanted: limits.Change, *, uuid: str | None = None
+) -> Tenant:
+    """Change the limits of a tenant that runs, on one of its cards or on all of them."""
+    folder = _found(root, name)
+    with root.locked(), files.mapped(folder / "limits", layout.Limits) as raw:
+        before = _value(name, folder, raw)
+        if uuid is not None and uuid not in {card.uuid for card in before.limits.cards}:
+            raise errors.InputError(
+                f"tenant {name} has no card {uuid}",
+                instead=f"name one of {', '.join(card.uuid for card in before.limits.cards)}",
+            )
+        cards = tuple(
+            limits.changed(card, wanted) if uuid in (None, card.uuid) else card
+            for card in before.limits.cards
+        )
+        records.store(raw, limits.Limits(cards, before.limits.on_failure))
+        return _value(name, folder, raw)
+
+
+def replace(root: roots.Root, name: str, asked: limits.Limits) -> Tenant:
+    """Set all limits of a tenant that runs; its cards stay the ones it has."""
+    folder = _found(root, name)
+    with root.locked(), files.mapped(folder / "limits", layout.Limits) as raw:
+        before = _value(name, folder, raw)
+        if [card.uuid for card in asked.cards] != [card.uuid for card in before.limits.cards]:
+            raise errors.FenceError(
+                f"tenant {name} has other cards than the new limits name",
+                instead="a tenant keeps its cards: end it and start it anew",
+            )
+        records.store(raw, asked)
+        return _value(name, folder, raw)
+
+
+def remove(root: roots.Root, name: str, *, force: bool = False) -> None:
+    """Remove a tenant whose processes have ended; with force, one that still runs.
+
+    Processes that still run keep the limits they have mapped, but not their seats.
+    """
+    with root.locked():
+        folder = _found(root, name)
+        running = 0 if force else _running(folder / "region")
+        if running:
+            raise errors.FenceError(
+                f"{running} processes of tenant {name} still use CUDA", instead="end them first"
+            )
+        folder.rename(root.scratch)  # which goes with the lock
+        _leave_seats(root, root.scratch)
+
+
+def _folder(root: roots.Root, name: str) -> Path:
+    if not _NAME.fullmatch(name):
+        raise errors.InputError(
+            f"{name!r} is no name of a tenant",
+            instead="write up to 128 letters, digits, dots, dashes and underscores",
+        )
+    return root.tenants / name
+
+
+def _found(root: roots.Root, name: str) -> Path:
+    folder = _folder(root, name)
+    there = names(root)
+    if name not in there:
+        raise errors.InputError(
+            f"there is no tenant {name} under {root.path}",
+            instead=f"there is {', '.join(there) or 'nobody'}",
+        )
+    return folder
+
+
+def _take_seat(root: roots.Root, uuid: str, uid: int, gid: int) -> int:
+    taken: set[int] = set()
+    for name in names(root):
+        folder = root.tenants / name
+        cards = seats.linked(folder)
+        if uuid in cards:
+            raw = files.read(folder / "limits", layout.Limits)
+            taken.add(raw.card[cards.index(uuid)].seat)
+    return seats.take(root, uuid, taken, uid=uid, gid=gid)
+
+
+def _leave_seats(root: roots.Root, folder: Path) -> None:
+    """Of a tenant that is going; what cannot be read is left for whoever gets the seat next."""
+    with contextlib.suppress(errors.FenceError):
+        raw = files.read(folder / "limits", layout.Limits)
+        for card, uuid in zip(raw.card, seats.linked(folder), strict=False):
+            seats.leave(root, uuid, card.seat)
+
+
+def _write(
+    root: roots.Root, asked: limits.Limits, taken: tuple[int, ...], uid: int, gid: int
+) -> None:
+    """Fill the scratch folder."""
+    for index, card in enumerate(asked.cards):
+        (root.scratch / f"seats-{index}").symlink_to(seats.link(card.uuid))
+    files.write(root.scratch / "limits", records.new(asked, taken), mode=0o644)
+    region = root.scratch / "region"
+    files.write(region, files.blank(layout.Region), mode=root.region_mode)
+    os.chown(region, uid, gid)
+
+
+def _value(name: str, folder: Path, raw: layout.Limits) -> Tenant:
+    try:
+        value = records.value(raw, seats.linked(folder))
+    except ValueError as error:
+        raise errors.FenceError(
+            f"{folder / 'limits'} makes no sense: {error}",
+            instead="it is damaged: let the tenant end and start anew",
+        ) from error
+    return Tenant(name=name, folder=folder, limits=value, seats=records.seats(raw))
+
+
+def _running(region: Path) -> int:
+    """How many of its processes live; this much is known even of a region that is damaged."""
+    with files.opened(region) as fd:
+        if not locks.held(fd, 0, count=layout.SLOTS):
+            return 0
+        return sum(locks.held(fd, slot) for slot in range(layout.SLOTS))

@@ -1,0 +1,189 @@
+"""NVML through our one door, on simulated cards: facts, processes, limits, the cost of contexts."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import msgspec
+import pytest
+
+from tests import simulated
+
+MIB = 1 << 20
+CLIENT = pathlib.Path(__file__).parents[1] / "fence" / "cuda_client.py"
+
+DEVICES = """
+import msgspec
+from partage.devices import nvml
+with nvml.Nvml() as driver:
+    print(msgspec.json.encode(driver.devices()).decode())
+"""
+LIMITS = """
+import sys
+from partage.core import errors
+from partage.devices import nvml
+with nvml.Nvml() as driver:
+    card = driver.devices()[0].uuid
+    for line in sys.argv[1:]:
+        action, cgroup, *amounts = line.split()
+        try:
+            if action == "set":
+                soft, hard = map(int, amounts)
+                driver.set_memory_limits(card, cgroup, soft_bytes=soft, hard_bytes=hard)
+                print("set")
+            else:
+                found = driver.memory_limits(card, cgroup)
+                print(found.soft_bytes, found.hard_bytes, found.used_bytes)
+        except errors.DeviceError as error:
+            print(error.reason)
+"""
+MEASURE = """
+import sys
+from partage.core import errors
+from partage.devices import measuring, nvml
+with nvml.Nvml() as driver:
+    for device in driver.devices():
+        try:
+            print(measuring.context_bytes(driver, device.uuid, timeout_s=20))
+        except errors.DeviceError as error:
+            print(error.reason, error)
+"""
+
+
+@pytest.fixture
+def machine(tmp_path: pathlib.Path) -> dict[str, str]:
+    """A fresh machine with two cards."""
+    return simulated.machine(tmp_path, cards="16GiB:Tesla T4,24GiB", context_mib="300")
+
+
+def devices(machine: dict[str, str]) -> list[dict[str, object]]:
+    """What is found."""
+    told = simulated.python(DEVICES, environment=machine)
+    return msgspec.json.decode(told, type=list[dict[str, object]])
+
+
+def test_cards_are_found_with_their_facts(machine: dict[str, str]) -> None:
+    """In index order, each with a uuid of its own."""
+    one, other = devices(machine)
+
+    assert (one["index"], one["memory_mib"]) == (0, 16384)
+    assert str(one["model"]).endswith("Tesla T4")
+    assert (other["index"], other["memory_mib"], other["used_mib"]) == (1, 24576, 0)
+    assert one["compute_capability"] in (None, [8, 0])  # simulated cards need not tell
+    assert str(one["uuid"]).startswith("GPU-")
+    assert one["uuid"] != other["uuid"]
+    assert one["problem"] == other["problem"] == ""
+
+
+def test_processes_are_found_with_their_memory(machine: dict[str, str]) -> None:
+    """By their process id; what a context costs is theirs too."""
+    script = """
+from partage.devices import nvml
+with nvml.Nvml() as driver:
+    for device in driver.devices():
+        print(*((p.pid, p.used_bytes) for p in driver.processes(device.uuid)))
+"""
+    with subprocess.Popen(
+        [sys.executable, "-I", str(CLIENT)],
+        env=machine,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as client:
+        assert client.stdin is not None
+        assert client.stdout is not None
+        assert client.stdout.readline() == "ready\n"
+        client.stdin.write("alloc 100\n")
+        client.stdin.flush()
+        assert client.stdout.readline() == "0\n"
+        said = simulated.python(script, environment=machine).splitlines()
+        client.kill()
+
+    assert said == [f"({client.pid}, {400 * MIB})", ""]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may set limits")
+def test_limits_of_a_cgroup_are_set_read_and_lifted(
+    machine: dict[str, str], tmp_path: pathlib.Path
+) -> None:
+    """Soft and hard; nothing is found where nothing was set, or where it was lifted."""
+    most = (1 << 64) - 1
+    said = simulated.python(
+        LIMITS,
+        f"get {tmp_path}",
+        f"set {tmp_path} 0 {2048 * MIB}",
+        f"get {tmp_path}",
+        f"set {tmp_path} 0 {most}",
+        f"get {tmp_path}",
+        environment=machine,
+    )
+
+    assert said.splitlines() == ["not-found", "set", f"0 {2048 * MIB} 0", "set", "not-found"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may set limits")
+def test_limits_that_cannot_be_are_refused_by_name(
+    machine: dict[str, str], tmp_path: pathlib.Path
+) -> None:
+    """A cgroup that is not there; more than the card has; a soft limit above the hard one."""
+    said = simulated.python(
+        LIMITS,
+        f"set {tmp_path}/none 0 1",
+        f"get {tmp_path}/none",
+        f"set {tmp_path} 0 {99 << 40}",
+        f"set {tmp_path} 2 1",
+        environment=machine,
+    )
+
+    assert said.split() == ["operating-system", "operating-system", *["invalid-argument"] * 2]
+
+
+def test_a_driver_that_cannot_limit_says_so(tmp_path: pathlib.Path) -> None:
+    """It has the function, and does not support it."""
+    machine = simulated.machine(tmp_path, memory_limits="0")
+
+    assert simulated.python(LIMITS, f"get {tmp_path}", environment=machine) == "not-supported\n"
+
+
+def test_a_context_is_measured_on_each_card(machine: dict[str, str]) -> None:
+    """By a process that does nothing else."""
+    said = simulated.python(MEASURE, environment=machine)
+
+    assert said.split() == [str(300 * MIB)] * 2
+
+
+def test_a_measurement_is_not_disturbed_by_others(machine: dict[str, str]) -> None:
+    """Not by a program on the card, and not by a fence in our own environment."""
+    with subprocess.Popen(
+        [sys.executable, "-I", str(CLIENT)],
+        env=machine,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as client:
+        assert client.stdout is not None
+        assert client.stdout.readline() == b"ready\n"
+        fenced = machine | {"PARTAGE_LIMITS": "/nowhere", "CUDA_MPS_PIPE_DIRECTORY": "/nowhere"}
+        said = simulated.python(MEASURE, environment=fenced)
+        client.kill()
+
+    assert said.split() == [str(300 * MIB)] * 2
+
+
+def test_a_context_that_cannot_be_made_is_told(
+    machine: dict[str, str], tmp_path: pathlib.Path
+) -> None:
+    """A driver without CUDA: the last words of the program that tried."""
+    (tmp_path / "libnvidia-ml.so.1").symlink_to(simulated.LIBRARIES / "libnvidia-ml.so.1")
+    (tmp_path / "libcuda.so.1").touch()
+
+    said = simulated.python(
+        MEASURE, environment=machine | {"LD_LIBRARY_PATH": str(tmp_path)}
+    ).splitlines()
+
+    assert len(said) == 2
+    for line in said:
+        assert line.startswith("no-context no context could be made on card GPU-")
+        assert "libcuda.so.1" in line

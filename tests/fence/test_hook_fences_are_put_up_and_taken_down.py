@@ -1,0 +1,175 @@
+"""The fence hook, as the node side sees it: files, environment, and a library that fits."""
+
+from __future__ import annotations
+
+import pathlib
+import sys
+
+import msgspec
+import pytest
+
+from partage.core import errors
+from partage.fence import files, hook, layout, levels, library, limits, locks, roots, tenants
+from tests.fence import making
+
+JOB = levels.Subject(name="job")
+
+
+@pytest.fixture
+def preloaded(tmp_path: pathlib.Path) -> library.Library:
+    """A library that is for this machine: only its header is looked at."""
+    path = tmp_path / library.NAME
+    header = bytearray(pathlib.Path(sys.executable).read_bytes()[:64])
+    header[16:18] = b"\3\0"
+    path.write_bytes(header)
+    return library.find(tmp_path)
+
+
+@pytest.fixture
+def fence(root: roots.Root, preloaded: library.Library) -> hook.Hook:
+    """A fence with that library."""
+    return hook.Hook(root, preloaded)
+
+
+def test_a_process_gets_the_library_and_the_limits(
+    fence: hook.Hook, root: roots.Root, preloaded: library.Library
+) -> None:
+    """By two variables; and the limits are read back."""
+    applied = fence.apply(JOB, making.share(1, 2))
+
+    assert not preloaded.problem
+    assert applied.environment == {
+        "LD_PRELOAD": str(preloaded.path),
+        "PARTAGE_LIMITS": str(root.tenants / "job" / "limits"),
+    }
+    assert applied.limits == making.share(1, 2) == tenants.read(root, "job").limits
+
+
+def test_other_preloaded_libraries_stay(root: roots.Root, preloaded: library.Library) -> None:
+    """Ours is the first, and is there once."""
+    inherited = {"LD_PRELOAD": f"/lib/a.so:{preloaded.path} /lib/b.so"}
+
+    applied = hook.Hook(root, preloaded, inherited).apply(JOB, making.share(1))
+
+    assert applied.environment["LD_PRELOAD"] == f"{preloaded.path} /lib/a.so /lib/b.so"
+
+
+def test_once_more_is_no_harm(fence: hook.Hook, root: roots.Root) -> None:
+    """Somebody was killed and tries again: the same seat, the new limits."""
+    fence.apply(JOB, making.share(1))
+    wanted = making.share(1, memory_bytes=7 * making.GIB)
+
+    assert fence.apply(JOB, wanted).limits == wanted
+    assert tenants.read(root, "job").seats == (0,)
+
+
+def test_a_change_is_read_back(fence: hook.Hook) -> None:
+    """For a tenant that is there; for others it is refused."""
+    fence.apply(JOB, making.share(1))
+    wanted = making.share(1, memory_bytes=7 * making.GIB)
+
+    assert fence.change(JOB, wanted).limits == wanted
+    with pytest.raises(errors.InputError, match="no tenant other"):
+        fence.change(levels.Subject(name="other"), wanted)
+
+
+def test_a_limit_that_is_not_what_was_set_is_an_error(
+    fence: hook.Hook, root: roots.Root, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the tenant does not stay."""
+    read = tenants.read
+
+    def read_other(place: roots.Root, name: str) -> tenants.Tenant:
+        return msgspec.structs.replace(read(place, name), limits=making.share(1, memory_bytes=5))
+
+    monkeypatch.setattr(tenants, "read", read_other)
+    with pytest.raises(errors.FenceError, match=r"job was set to .* when read back"):
+        fence.apply(JOB, making.share(1))
+    assert tenants.names(root) == []
+
+
+def test_release_waits_for_the_true_end(fence: hook.Hook, root: roots.Root) -> None:
+    """Refused while a process lives; no harm when it is done already."""
+    fence.apply(JOB, making.share(1))
+    with (root.tenants / "job" / "region").open("r+b") as living:
+        assert locks.take(living.fileno(), 0)
+        with pytest.raises(errors.FenceError, match="still use CUDA; end them first"):
+            fence.release(JOB, making.share(1))
+    fence.release(JOB, making.share(1))
+    fence.release(JOB, making.share(1))
+    assert tenants.names(root) == []
+
+
+def test_without_a_library_there_is_no_fence(root: roots.Root, tmp_path: pathlib.Path) -> None:
+    """And no tenant that looks as if it had one."""
+    fence = hook.Hook(root, library.find(tmp_path / "nowhere"))
+
+    with pytest.raises(errors.FenceError, match=r"libpartage.so cannot be read .*python -m native"):
+        fence.apply(JOB, making.share(1))
+    assert tenants.names(root) == []
+
+
+@pytest.mark.parametrize(
+    ("offset", "content", "says"),
+    [
+        (0, b"\0\0\0\0", "is no library"),
+        (16, b"\2", "is no shared library"),
+        (18, b"\x08\x00", "is for another kind of machine than this"),
+        (4, b"\1", "is for another kind of machine"),
+    ],
+)
+def test_a_library_for_another_machine_is_told(
+    preloaded: library.Library, offset: int, content: bytes, says: str
+) -> None:
+    """The loader would only warn, and run the program without a fence."""
+    with preloaded.path.open("r+b") as file:
+        file.seek(offset)
+        file.write(content)
+
+    found = library.find(preloaded.path.parent)
+
+    assert says in found.problem
+    assert "wheel for this machine" in found.remedy
+
+
+def test_a_library_that_cannot_be_named_is_told(preloaded: library.Library) -> None:
+    """LD_PRELOAD separates by blanks and colons, and knows no quotes."""
+    folder = preloaded.path.parent / "a folder"
+    folder.mkdir()
+    preloaded.path.rename(folder / library.NAME)
+
+    assert "its name has a blank or a colon" in library.find(folder).problem
+
+
+def test_a_short_file_is_no_library(tmp_path: pathlib.Path) -> None:
+    """As one that is half copied."""
+    (tmp_path / library.NAME).write_bytes(b"\x7fELF")
+
+    assert "is no library" in library.find(tmp_path).problem
+
+
+def test_a_grant_becomes_what_the_library_reads(fence: hook.Hook, root: roots.Root) -> None:
+    """The words of the file, as the C side expects them."""
+    asked = limits.Limits(
+        (
+            limits.CardLimits(
+                uuid="GPU-01234567-89ab-cdef-0123-456789abcdef",
+                memory_bytes=making.GIB,
+                context_bytes=300,
+                mode=limits.Mode.BURST,
+                share_millionths=250_000,
+                ceiling_millionths=750_000,
+            ),
+        ),
+        limits.OnFailure.OPEN,
+    )
+    fence.apply(JOB, asked)
+
+    raw = files.read(root.tenants / "job" / "limits", layout.Limits)
+
+    card = raw.card[0]
+    assert (raw.cards, raw.on_failure, raw.gate) == (1, layout.ON_FAILURE_OPEN, 1)
+    assert bytes(card.uuid) == bytes.fromhex("0123456789abcdef0123456789abcdef")
+    assert (card.memory_bytes, card.context_bytes) == (making.GIB, 300)
+    assert (card.mode, card.share, card.ceiling) == (layout.MODE_BURST, 250_000, 750_000)
+    assert (card.paused, card.seat) == (0, 0)

@@ -1,0 +1,197 @@
+"""Roots: who may write what, told by modes alone, whatever the umask."""
+
+from __future__ import annotations
+
+import functools
+import os
+import pathlib
+import signal
+import stat
+from collections.abc import Iterator
+
+import pytest
+
+from partage.core import errors
+from partage.fence import roots, tenants
+from tests.fence import forking, making
+
+GROUP = 4242
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+
+
+@pytest.fixture(params=[0o000, 0o022, 0o077], autouse=True)
+def umask(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Whatever the user has."""
+    before = os.umask(request.param)
+    yield
+    os.umask(before)
+
+
+def modes(root: roots.Root) -> dict[str, int]:
+    """The modes of all there is, links left out."""
+    paths = [root.path, *root.path.rglob("*")]
+    return {
+        str(path.relative_to(root.path)): stat.S_IMODE(path.stat().st_mode)
+        for path in paths
+        if not path.is_symlink()
+    }
+
+
+def test_the_owner_writes_and_others_read_limits_only(tmp_path: pathlib.Path) -> None:
+    """One user's root: nobody else writes anything."""
+    root = roots.prepare(tmp_path / "root")
+    tenants.create(root, "job", making.share(1))
+
+    assert modes(root) == {
+        ".": 0o755,
+        "lock": 0o600,
+        "seats": 0o755,
+        f"seats/{making.uuid(1)}": 0o755,
+        f"seats/{making.uuid(1)}/0": 0o644,
+        "tenants": 0o755,
+        "tenants/job": 0o755,
+        "tenants/job/limits": 0o644,
+        "tenants/job/region": 0o600,
+    }
+
+
+@needs_root
+def test_a_group_shares_folders_and_no_files(tmp_path: pathlib.Path) -> None:
+    """Its members make tenants; each one's region is its own."""
+    root = roots.prepare(tmp_path / "root", reach=roots.Reach.GROUP, gid=GROUP)
+    tenants.create(root, "job", making.share(1), uid=1000, gid=1000)
+
+    assert modes(root) == {
+        ".": 0o3775,
+        "lock": 0o660,
+        "seats": 0o3775,
+        f"seats/{making.uuid(1)}": 0o3775,
+        f"seats/{making.uuid(1)}/0": 0o644,
+        "tenants": 0o3775,
+        "tenants/job": 0o755,
+        "tenants/job/limits": 0o644,
+        "tenants/job/region": 0o600,
+    }
+    assert (root.seats / making.uuid(1)).stat().st_gid == GROUP
+    assert (root.path / "lock").stat().st_gid == GROUP
+    for own in (root.tenants / "job" / "region", root.seats / making.uuid(1) / "0"):
+        assert (own.stat().st_uid, own.stat().st_gid) == (1000, 1000)
+    assert (root.tenants / "job" / "limits").stat().st_uid == 0
+
+
+@needs_root
+def test_members_of_a_group_do_not_disturb_each_other(short_path: pathlib.Path) -> None:
+    """Each makes tenants, whatever another left behind; neither can touch the other's."""
+    short_path.chmod(0o755)
+    root = roots.prepare(short_path / "root", reach=roots.Reach.GROUP, gid=GROUP)
+
+    def leave() -> None:
+        with root.locked():
+            root.scratch.mkdir()
+            (root.scratch / "limits").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def take_away() -> None:
+        with pytest.raises(errors.FenceError, match="may not be changed by this user"):
+            tenants.remove(root, "of-1001", force=True)
+        for path in (root.tenants / "of-1001", root.scratch.with_name("scratch-1001")):
+            with pytest.raises(PermissionError):
+                path.rename(root.path / "mine")
+
+    one, other = (1001, GROUP), (1002, GROUP)
+    make = functools.partial(tenants.create, root)
+    assert forking.run(lambda: make("of-1001", making.share(1)), user=one) == 0
+    assert forking.run(leave, user=one) == -signal.SIGKILL
+    assert forking.run(lambda: make("of-1002", making.share(1)), user=other) == 0
+    assert forking.run(take_away, user=other) == 0
+    assert forking.run(lambda: tenants.remove(root, "of-1001"), user=one) == 0
+    assert tenants.names(root) == ["of-1002"]
+    assert tenants.read(root, "of-1002").seats == (1,)
+
+
+def test_files_for_containers_are_behind_a_door(tmp_path: pathlib.Path) -> None:
+    """What any user may write is where only its owner gets: containers have it by a mount."""
+    root = roots.prepare(tmp_path / "root", reach=roots.Reach.CONTAINERS)
+    tenants.create(root, "job", making.share(1))
+
+    found = modes(root)
+    assert found["tenants"] == found["seats"] == found["tenants/job"] == 0o700
+    assert found["tenants/job/region"] == found[f"seats/{making.uuid(1)}/0"] == 0o666
+    assert found["tenants/job/limits"] == 0o644
+    assert found["lock"] == 0o600
+
+
+@pytest.mark.parametrize("reach", list(roots.Reach))
+def test_nothing_within_reach_is_writable_for_everybody(
+    tmp_path: pathlib.Path, reach: roots.Reach
+) -> None:
+    """Every file that is has a folder above it that keeps others out."""
+    root = roots.prepare(tmp_path / "root", reach=reach, gid=os.getegid())
+    tenants.create(root, "job", making.share(1))
+
+    for name, mode in modes(root).items():
+        if mode & stat.S_IWOTH:
+            doors = [stat.S_IMODE(p.stat().st_mode) for p in (root.path / name).parents]
+            assert any(not door & 0o077 for door in doors[: len(name.split("/")) - 1])
+
+
+@pytest.mark.parametrize("reach", list(roots.Reach))
+def test_a_root_is_found_for_what_it_was_made(tmp_path: pathlib.Path, reach: roots.Reach) -> None:
+    """Whoever opens it later knows; for something else it is refused."""
+    made = roots.prepare(tmp_path / "root", reach=reach, gid=os.getegid())
+
+    assert roots.find(made.path) == roots.prepare(made.path, reach=reach, gid=os.getegid()) == made
+    for other in set(roots.Reach) - {reach}:
+        with pytest.raises(errors.FenceError, match=f"made for the reach {reach}, not for"):
+            roots.prepare(made.path, reach=other, gid=os.getegid())
+
+
+@needs_root
+def test_root_makes_tenants_for_any_user(tmp_path: pathlib.Path) -> None:
+    """Each gets files of its own, and no group has to be shared for it."""
+    root = roots.prepare(tmp_path / "root")
+    tenants.create(root, "job", making.share(1), uid=4711, gid=4711)
+
+    for own in (root.tenants / "job" / "region", root.seats / making.uuid(1) / "0"):
+        assert (own.stat().st_uid, own.stat().st_gid) == (4711, 4711)
+
+
+@needs_root
+def test_others_cannot_make_tenants_for_somebody_else(short_path: pathlib.Path) -> None:
+    """And nothing is left of the attempt."""
+    short_path.chmod(0o777)
+
+    def attempt() -> None:
+        root = roots.prepare(short_path / "root")
+        with pytest.raises(errors.FenceError, match="may not be changed by this user"):
+            tenants.create(root, "job", making.share(1), uid=4711)
+        assert tenants.names(root) == []
+
+    assert forking.run(attempt, user=(1001, GROUP)) == 0
+
+
+@needs_root
+def test_what_another_member_left_on_a_seat_is_passed_by(short_path: pathlib.Path) -> None:
+    """In a sticky folder only he could take it away."""
+    short_path.chmod(0o755)
+    root = roots.prepare(short_path / "root", reach=roots.Reach.GROUP, gid=GROUP)
+    make = functools.partial(tenants.create, root)
+
+    def litter() -> None:
+        make("gone", making.share(1))
+        (root.tenants / "gone").rename(root.scratch)
+
+    assert forking.run(litter, user=(1001, GROUP)) == 0
+    assert forking.run(lambda: make("job", making.share(1)), user=(1002, GROUP)) == 0
+    assert tenants.read(root, "job").seats == (1,)
+
+
+def test_a_folder_that_is_no_root_is_told(tmp_path: pathlib.Path) -> None:
+    """With the option that names another."""
+    with pytest.raises(errors.FenceError, match=r"is no folder of fences .* with --root"):
+        roots.find(tmp_path)
+    (tmp_path / "file").touch()
+    with pytest.raises(errors.FenceError, match=r"cannot be made \((File exists|Not a directory)"):
+        roots.prepare(tmp_path / "file")
+    with pytest.raises(errors.InputError, match="a root for a group needs its gid"):
+        roots.prepare(tmp_path / "root", reach=roots.Reach.GROUP)
