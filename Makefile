@@ -42,6 +42,10 @@ lint: setup ## Check format, style, types, layers and hygiene
 bench: native ## Run the benchmarks (ARGS=... goes to them)
 	@$(BIN)/python -m bench $(ARGS)
 
+.PHONY: fence-demo
+fence-demo: native ## Show the fence at work on simulated cards
+	@$(BIN)/python scripts/fence_demo.py
+
 .PHONY: bench-fence
 bench-fence: native ## Measure the fence on the simulated driver (ARGS="shares --quick", ARGS="-o json")
 	@$(BIN)/python -m bench.fence $(ARGS)
