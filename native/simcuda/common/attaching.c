@@ -1,0 +1,174 @@
+/*
+ * How a process joins the machine.
+ *
+ * Joining is one at a time: who holds the lock on the entrance byte may look at the whole file,
+ * replace it, or take a slot. The lock belongs to an open file that is never mapped: a mapping
+ * keeps its open file alive in the child of a fork, and the kernel would then see the lock of a
+ * dead parent as held.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/cgroups.h"
+#include "common/files.h"
+#include "common/queue.h"
+
+static enum attaching complain(enum attaching failure, const char *what, const char *which)
+{
+    fprintf(stderr, "simcuda: %s%s\n", what, which);
+    return failure;
+}
+
+static bool fits(const struct machine *machine, size_t bytes)
+{
+    return bytes >= sizeof *machine && machine->magic == MACHINE_MAGIC &&
+           machine->version == MACHINE_VERSION && machine->bytes == bytes;
+}
+
+static bool agrees(const struct machine *machine, const struct settings *settings)
+{
+    return !settings->facts_given ||
+           !memcmp(&machine->facts, &settings->facts, sizeof settings->facts);
+}
+
+/* A second open file of the state, mapped and closed again; NULL if it is no machine like ours. */
+static struct machine *map(const struct settings *settings)
+{
+    struct stat status;
+    struct machine *machine = MAP_FAILED;
+    int fd = open(settings->path, O_RDWR | O_CLOEXEC);
+    if (fd >= 0 && !fstat(fd, &status) && status.st_size)
+        machine = mmap(0, (size_t)status.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (fd >= 0)
+        close(fd);
+    if (machine == MAP_FAILED)
+        return 0;
+    if (fits(machine, (size_t)status.st_size) && agrees(machine, settings))
+        return machine;
+    munmap(machine, (size_t)status.st_size);
+    return 0;
+}
+
+/*
+ * A slot whose process died is emptied on all cards before anybody else may take it. Who is dead is
+ * asked first: one who dies while the cards are swept is left for the next time.
+ */
+static void sweep_slots(struct attachment *here)
+{
+    struct machine *machine = here->machine;
+    bool dead[SLOTS];
+    for (unsigned i = 0; i < machine->slots_used; i++)
+        dead[i] = machine->slots[i].pid && !slot_alive(here, i);
+    for (uint32_t i = 0; i < machine->facts.card_count; i++)
+        card_sweep(here, &machine->cards[i]);
+    for (unsigned i = 0; i < machine->slots_used; i++)
+        if (dead[i])
+            machine->slots[i].pid = 0;
+}
+
+static bool take_slot(struct attachment *here)
+{
+    struct machine *machine = here->machine;
+    for (unsigned i = 0; i < SLOTS; i++) {
+        if (machine->slots[i].pid || !byte_lock(here->lock_fd, (off_t)i, F_WRLCK, false))
+            continue;
+        here->slot = (int)i;
+        cgroups_of_process(machine->slots[i].cgroups);
+        for (uint32_t card = 0; card < machine->facts.card_count; card++)
+            machine->cards[card].shares[i] = (struct share){0};
+        machine->slots[i].pid = getpid();
+        if (machine->slots_used <= i)
+            machine->slots_used = i + 1;
+        return true;
+    }
+    return false;
+}
+
+static enum attaching join(struct attachment *here, bool as_process)
+{
+    if (!as_process) {
+        byte_lock(here->lock_fd, BYTE_ONLOOKERS, F_RDLCK, true);
+        return ATTACHED;
+    }
+    sweep_slots(here);
+    if (take_slot(here))
+        return ATTACHED;
+    return complain(ATTACH_FULL, "too many processes on this machine; end some of them", "");
+}
+
+/* With the entrance locked: take part in the machine, or make it anew if nobody uses it. */
+static enum attaching enter(struct attachment *here, struct settings *settings, bool as_process,
+                            bool *again)
+{
+    here->machine = map(settings);
+    if (here->machine)
+        return join(here, as_process);
+    if (bytes_locked_by_others(here->lock_fd, 0, SLOTS) ||
+        bytes_locked_by_others(here->lock_fd, BYTE_ONLOOKERS, 1))
+        return complain(ATTACH_OTHER_MACHINE,
+                        "processes with other settings are running; end them, use their settings, "
+                        "or set another SIMCUDA_STATE than ",
+                        settings->path);
+    *again = true;
+    if (state_make(settings, true))
+        return complain(ATTACH_NO_FILE, "cannot replace the state file ", settings->path);
+    return ATTACHED;
+}
+
+static enum attaching try_once(struct attachment *here, struct settings *settings, bool as_process,
+                               bool *again)
+{
+    *again = false;
+    here->lock_fd = open(settings->path, O_RDWR | O_CLOEXEC);
+    if (here->lock_fd < 0) {
+        *again = errno == ENOENT && !state_make(settings, false);
+        return *again ? ATTACHED
+                      : complain(ATTACH_NO_FILE, "cannot open or make the state file ",
+                                 settings->path);
+    }
+    byte_lock(here->lock_fd, BYTE_ENTRANCE, F_WRLCK, true);
+    enum attaching result = ATTACHED;
+    if (state_current(here->lock_fd, settings->path))
+        result = enter(here, settings, as_process, again);
+    else
+        *again = true; /* it was replaced while we waited */
+    byte_lock(here->lock_fd, BYTE_ENTRANCE, F_UNLCK, false);
+    return result;
+}
+
+enum attaching machine_attach(struct attachment *here, struct settings *settings, bool as_process)
+{
+    const char *failed = settings_read(settings);
+    bool again = !failed;
+    enum attaching result = ATTACH_SETTINGS_WRONG;
+    *here = (struct attachment){.lock_fd = -1, .slot = -1};
+    if (failed)
+        complain(ATTACH_SETTINGS_WRONG, failed, "");
+    while (again) {
+        result = try_once(here, settings, as_process, &again);
+        if (again || result != ATTACHED)
+            machine_forget(here);
+    }
+    if (result != ATTACHED)
+        settings_free(settings);
+    return result;
+}
+
+void machine_forget(struct attachment *here)
+{
+    if (here->machine)
+        munmap(here->machine, here->machine->bytes);
+    if (here->lock_fd >= 0)
+        close(here->lock_fd);
+    *here = (struct attachment){.lock_fd = -1, .slot = -1};
+}
+
+bool slot_alive(const struct attachment *here, unsigned slot)
+{
+    return (int)slot == here->slot || bytes_locked_by_others(here->lock_fd, (off_t)slot, 1);
+}

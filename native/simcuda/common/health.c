@@ -1,0 +1,33 @@
+/* Incidents: a ring that is written by one at a time; its count is stored last. */
+#include "common/health.h"
+
+#include <errno.h>
+
+static void lock(struct machine *machine)
+{
+    if (pthread_mutex_lock(&machine->incident_mutex) == EOWNERDEAD)
+        pthread_mutex_consistent(&machine->incident_mutex); /* at worst one was not counted */
+}
+
+void incident_raise(struct machine *machine, struct incident incident)
+{
+    lock(machine);
+    machine->incidents[machine->incident_count % INCIDENTS] = incident;
+    __atomic_store_n(&machine->incident_count, machine->incident_count + 1, __ATOMIC_RELEASE);
+    pthread_mutex_unlock(&machine->incident_mutex);
+}
+
+uint64_t incident_count(struct machine *machine)
+{
+    return __atomic_load_n(&machine->incident_count, __ATOMIC_ACQUIRE);
+}
+
+bool incident_read(struct machine *machine, uint64_t number, struct incident *incident)
+{
+    lock(machine);
+    bool kept = number < machine->incident_count && machine->incident_count - number <= INCIDENTS;
+    if (kept)
+        *incident = machine->incidents[number % INCIDENTS];
+    pthread_mutex_unlock(&machine->incident_mutex);
+    return kept;
+}
