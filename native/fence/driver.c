@@ -50,9 +50,7 @@ static const struct {
 
 void *driver_real[SYMBOLS];
 
-static const struct hook *by_symbol[HOOKS]; /* sorted by exported name */
 static const struct hook *by_pointer[CUDA_ONLY]; /* sorted by the driver's address */
-static pthread_once_t sorted = PTHREAD_ONCE_INIT;
 static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
 static bool cuda_loaded, nvml_loaded;
 
@@ -70,11 +68,6 @@ dlsym_fn *driver_dlsym(void)
     return found;
 }
 
-static int order_symbol(const void *a, const void *b)
-{
-    return strcmp((*(const struct hook *const *)a)->symbol, (*(const struct hook *const *)b)->symbol);
-}
-
 static uintptr_t address(const struct hook *hook) { return (uintptr_t)driver_real[hook->index]; }
 
 static int order_pointer(const void *a, const void *b)
@@ -82,13 +75,6 @@ static int order_pointer(const void *a, const void *b)
     uintptr_t left = address(*(const struct hook *const *)a);
     uintptr_t right = address(*(const struct hook *const *)b);
     return (left > right) - (left < right);
-}
-
-static void sort_symbols(void)
-{
-    for (int i = 0; i < HOOKS; i++)
-        by_symbol[i] = &hooks[i];
-    qsort(by_symbol, HOOKS, sizeof *by_symbol, order_symbol);
 }
 
 /* What the program opened, or what it was linked with: never a driver of our own choice. By a handle
@@ -145,13 +131,13 @@ bool driver_has(enum driver_symbol symbol)
     return driver_real[symbol] != (void *)cuda_missing && driver_real[symbol] != (void *)nvml_missing;
 }
 
+/* One after another: to sort them first, once, would cost a program that only looks more. */
 void *hook_by_symbol(const char *symbol)
 {
-    struct hook wanted = {.symbol = symbol};
-    const struct hook *key = &wanted;
-    pthread_once(&sorted, sort_symbols);
-    const struct hook **found = bsearch(&key, by_symbol, HOOKS, sizeof key, order_symbol);
-    return found ? (*found)->wrapper : NULL;
+    for (const struct hook *hook = hooks; hook < hooks + HOOKS; hook++)
+        if (!strcmp(hook->symbol, symbol))
+            return hook->wrapper;
+    return NULL;
 }
 
 void *hook_by_pointer(const void *real)

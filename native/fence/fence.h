@@ -72,7 +72,6 @@ bool quota_take(int card, uint64_t bytes); /* false: over the quota */
 void quota_give(int card, uint64_t bytes);
 uint64_t quota_used(int card);
 uint64_t quota_limit(int card);
-extern uint64_t quota_mine[PARTAGE_CARDS]; /* what the slot should hold; see slots.c */
 
 /* ---- ledger ---------------------------------------------------------------------------------- */
 
@@ -107,8 +106,10 @@ bool ledger_find(enum ledger_kind kind, uint64_t key, struct ledger_entry *entry
 bool ledger_remove(enum ledger_kind kind, uint64_t key, struct ledger_entry *entry);
 /* Adds to an entry's count; true if none is left, and the entry is then removed. */
 bool ledger_count(enum ledger_kind kind, uint64_t key, int32_t more, struct ledger_entry *entry);
-/* Removes all that belongs to a context, giving each to `each`. */
-void ledger_sweep(CUcontext context, void (*each)(const struct ledger_entry *));
+/* Removes all that belongs to a context, and adds up what that was on each card. */
+void ledger_sweep(CUcontext context, uint64_t freed_bytes[PARTAGE_CARDS]);
+/* All that this process has on a card, but for pools and primary contexts. */
+uint64_t ledger_bytes(int card);
 /* Shows every entry of that kind and context; `each` may change all but kind and key. */
 void ledger_visit(enum ledger_kind kind, CUcontext context,
                   void (*each)(struct ledger_entry *, void *), void *with);
@@ -180,6 +181,8 @@ void pools_forked(void);
 uint64_t physical_add(int card, uint64_t bytes, uint32_t holders); /* returns its number */
 void physical_drop(uint64_t number, uint32_t holders); /* after the last, nothing is counted */
 void contexts_forked(void);
+uint64_t contexts_bytes(int card); /* of primary contexts */
+uint64_t pools_bytes(int card);
 void physical_forked(void);
 
 uint64_t free_share(int card, uint64_t card_free_bytes); /* what a view shows as free */

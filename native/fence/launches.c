@@ -29,25 +29,34 @@ static inline uint64_t shape_of(unsigned gx, unsigned gy, unsigned gz, unsigned 
     ((struct work){                                                                                \
         .key = function_, .shape = shape_, .stream = stream_, .per_thread = per_thread_})
 
+/* Apart, so that the short way needs no stack: it is a look and a jump. */
+#define APART static __attribute__((noinline)) CUresult
+
 #define KERNEL(symbol, is_per_thread)                                                              \
-    CUresult symbol(LAUNCH_ARGUMENTS, void **extra)                                                \
+    APART symbol##_paced(LAUNCH_ARGUMENTS, void **extra)                                           \
     {                                                                                              \
-        if (gate_open())                                                                           \
-            return REAL(symbol)(function, gx, gy, gz, bx, by, bz, shared, stream, arguments, extra); \
         return PACED(WORK(function, shape_of(gx, gy, gz, bx, by, bz), stream, is_per_thread),      \
                      REAL(symbol)(function, gx, gy, gz, bx, by, bz, shared, stream, arguments,     \
                                   extra));                                                         \
+    }                                                                                              \
+    CUresult symbol(LAUNCH_ARGUMENTS, void **extra)                                                \
+    {                                                                                              \
+        __typeof__(&symbol) way = gate_open() ? REAL(symbol) : symbol##_paced;                     \
+        return way(function, gx, gy, gz, bx, by, bz, shared, stream, arguments, extra);            \
     }
 KERNEL(cuLaunchKernel, false)
 KERNEL(cuLaunchKernel_ptsz, true)
 
 #define COOPERATIVE(symbol, is_per_thread)                                                         \
-    CUresult symbol(LAUNCH_ARGUMENTS)                                                              \
+    APART symbol##_paced(LAUNCH_ARGUMENTS)                                                         \
     {                                                                                              \
-        if (gate_open())                                                                           \
-            return REAL(symbol)(function, gx, gy, gz, bx, by, bz, shared, stream, arguments);      \
         return PACED(WORK(function, shape_of(gx, gy, gz, bx, by, bz), stream, is_per_thread),      \
                      REAL(symbol)(function, gx, gy, gz, bx, by, bz, shared, stream, arguments));   \
+    }                                                                                              \
+    CUresult symbol(LAUNCH_ARGUMENTS)                                                              \
+    {                                                                                              \
+        __typeof__(&symbol) way = gate_open() ? REAL(symbol) : symbol##_paced;                     \
+        return way(function, gx, gy, gz, bx, by, bz, shared, stream, arguments);                   \
     }
 COOPERATIVE(cuLaunchCooperativeKernel, false)
 COOPERATIVE(cuLaunchCooperativeKernel_ptsz, true)
@@ -60,14 +69,20 @@ static struct work work_of(const CUlaunchConfig *config, CUfunction function, bo
 }
 
 #define CONFIGURED(symbol, is_per_thread)                                                          \
-    CUresult symbol(const CUlaunchConfig *config, CUfunction function, void **arguments,           \
-                    void **extra)                                                                  \
+    APART symbol##_paced(const CUlaunchConfig *config, CUfunction function, void **arguments,      \
+                         void **extra)                                                             \
     {                                                                                              \
-        if (gate_open() || !config)                                                                \
+        if (!config) /* the driver's business, if there is one */                                  \
             return driver_load(NULL) ? REAL(symbol)(config, function, arguments, extra)            \
                                      : CUDA_ERROR_NO_DEVICE;                                       \
         return PACED(work_of(config, function, is_per_thread),                                     \
                      REAL(symbol)(config, function, arguments, extra));                            \
+    }                                                                                              \
+    CUresult symbol(const CUlaunchConfig *config, CUfunction function, void **arguments,           \
+                    void **extra)                                                                  \
+    {                                                                                              \
+        __typeof__(&symbol) way = gate_open() ? REAL(symbol) : symbol##_paced;                     \
+        return way(config, function, arguments, extra);                                            \
     }
 CONFIGURED(cuLaunchKernelEx, false)
 CONFIGURED(cuLaunchKernelEx_ptsz, true)

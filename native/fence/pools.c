@@ -256,8 +256,9 @@ CUresult cuMemAllocAsync_ptsz(CUdeviceptr *pointer, size_t bytes, CUstream strea
 CUresult cuMemAllocFromPoolAsync(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool,
                                  CUstream stream)
 {
-    if (!pool)
-        return driver_load(NULL) ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NO_DEVICE;
+    if (!pool) /* which means another one in a request */
+        return driver_load(NULL) ? REAL(cuMemAllocFromPoolAsync)(pointer, bytes, pool, stream)
+                                 : CUDA_ERROR_NO_DEVICE;
     return allocate((struct request){pointer, bytes, pool, stream, false});
 }
 
@@ -265,7 +266,8 @@ CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *pointer, size_t bytes, CUmemo
                                       CUstream stream)
 {
     if (!pool)
-        return driver_load(NULL) ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NO_DEVICE;
+        return driver_load(NULL) ? REAL(cuMemAllocFromPoolAsync_ptsz)(pointer, bytes, pool, stream)
+                                 : CUDA_ERROR_NO_DEVICE;
     return allocate((struct request){pointer, bytes, pool, stream, true});
 }
 
@@ -385,6 +387,15 @@ WAIT(cuStreamSynchronize_ptsz, (CUstream stream), stream)
 WAIT(cuEventSynchronize, (CUevent event), event)
 WAIT(cuCtxSynchronize, (void), )
 WAIT(cuCtxSynchronize_v2, (CUcontext context), context)
+
+uint64_t pools_bytes(int card)
+{
+    uint64_t total = 0;
+    for (const struct pool *pool = pools; pool < pools + known; pool++)
+        if (pool->card == card)
+            total += pool->counted_bytes;
+    return total;
+}
 
 void pools_forked(void)
 {

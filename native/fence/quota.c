@@ -45,7 +45,6 @@ static bool try_take(int card, int slot, uint64_t bytes)
         __atomic_sub_fetch(mine, bytes, __ATOMIC_SEQ_CST);
         return false;
     }
-    __atomic_add_fetch(&quota_mine[card], bytes, __ATOMIC_RELAXED);
     note_peak(card, total);
     return true;
 }
@@ -90,7 +89,6 @@ void quota_give(int card, uint64_t bytes)
     if (card < 0 || !bytes)
         return;
     int slot = slot_mine();
-    __atomic_sub_fetch(&quota_mine[card], bytes, __ATOMIC_RELAXED);
     if (slot >= 0)
         __atomic_sub_fetch(&fence_region->used_bytes[card][slot], bytes, __ATOMIC_SEQ_CST);
 }
@@ -111,7 +109,7 @@ uint64_t quota_used(int card)
     if (card < 0)
         return 0;
     uint64_t total = sum(card);
-    if (total != __atomic_load_n(&quota_mine[card], __ATOMIC_RELAXED) && !reaped_lately()) {
+    if (__atomic_load_n(&fence_region->slots_used, __ATOMIC_RELAXED) > 1 && !reaped_lately()) {
         slots_reap();
         total = sum(card);
     }

@@ -30,8 +30,6 @@
 
 #define OVERLAY_MAGIC 0x794c7630
 
-uint64_t quota_mine[PARTAGE_CARDS];
-
 static pthread_mutex_t slots_lock = PTHREAD_MUTEX_INITIALIZER;
 static int kept_file = -1; /* see keep */
 static int my_slot = -1;
@@ -97,7 +95,8 @@ static void occupy(int slot)
     fence_region->slot[slot].pid = getpid();
     for (int card = 0; card < (int)PARTAGE_CARDS; card++)
         __atomic_store_n(&fence_region->used_bytes[card][slot],
-                         __atomic_load_n(&quota_mine[card], __ATOMIC_RELAXED), __ATOMIC_SEQ_CST);
+                         ledger_bytes(card) + pools_bytes(card) + contexts_bytes(card),
+                         __ATOMIC_SEQ_CST);
     uint64_t owner = draw_owner();
     __atomic_store_n(&my_owner, owner, __ATOMIC_RELAXED);
     __atomic_store_n(&fence_region->slot[slot].owner, owner, __ATOMIC_RELEASE);
@@ -189,5 +188,4 @@ void slots_forked(void)
         close(kept_file);
     kept_file = -1;
     my_slot = -1;
-    memset(quota_mine, 0, sizeof quota_mine);
 }

@@ -15,8 +15,8 @@ static CUresult with_card(int *card)
 {
     int state = fence_enter();
     *card = NOT_GRANTED;
-    if (state == FENCE_HELD)
-        *card = place_current().card;
+    if (state == FENCE_HELD) /* whoever has one card can have a context on no other */
+        *card = fence_limits->cards == 1 ? 0 : place_current().card;
     return state == FENCE_HELD || state == FENCE_OPEN ? CUDA_SUCCESS : fence_refusal(state);
 }
 
