@@ -64,6 +64,7 @@ enum {
 };
 
 int slot_mine(void); /* this process's slot, taken at the first call; -1: none could be had */
+int slot_kept(void); /* the same, without taking one */
 bool slot_alive(int slot);
 void slots_reap(void);
 void slots_forked(void); /* the child has no memory on any card and needs a slot of its own */

@@ -108,8 +108,10 @@ uint64_t quota_used(int card)
 {
     if (card < 0)
         return 0;
+    int mine = slot_kept();
     uint64_t total = sum(card);
-    if (__atomic_load_n(&fence_region->slots_used, __ATOMIC_RELAXED) > 1 && !reaped_lately()) {
+    uint64_t own = mine < 0 ? 0 : __atomic_load_n(&fence_region->used_bytes[card][mine], __ATOMIC_RELAXED);
+    if (total != own && !reaped_lately()) {
         slots_reap();
         total = sum(card);
     }

@@ -121,7 +121,7 @@ static int take_slot(void)
     return -1;
 }
 
-static int kept_slot(void)
+int slot_kept(void)
 {
     int slot = __atomic_load_n(&my_slot, __ATOMIC_ACQUIRE);
     bool kept = slot >= 0 && __atomic_load_n(&fence_region->slot[slot].owner, __ATOMIC_RELAXED) ==
@@ -134,11 +134,11 @@ static int kept_slot(void)
  * all that the process has is counted again in a new slot. */
 int slot_mine(void)
 {
-    int slot = kept_slot();
+    int slot = slot_kept();
     if (likely(slot >= 0))
         return slot;
     pthread_mutex_lock(&slots_lock);
-    slot = kept_slot();
+    slot = slot_kept();
     if (slot < 0)
         slot = take_slot();
     pthread_mutex_unlock(&slots_lock);
@@ -151,7 +151,7 @@ bool slot_alive(int slot)
     struct flock wanted = byte_of(slot, F_WRLCK);
     int file = fence_open_region();
     if (file < 0)
-        return slot == kept_slot();
+        return slot == slot_kept();
     bool locked = fcntl(file, F_OFD_GETLK, &wanted) == 0 && wanted.l_type != F_UNLCK;
     close(file);
     return locked;
@@ -167,7 +167,7 @@ static bool holds_memory(int slot)
 
 void slots_reap(void)
 {
-    int file = fence_open_region(), mine = kept_slot();
+    int file = fence_open_region(), mine = slot_kept();
     uint32_t used = __atomic_load_n(&fence_region->slots_used, __ATOMIC_RELAXED);
     if (file < 0)
         return;

@@ -101,6 +101,17 @@ static enum attaching join(struct attachment *here, bool as_process)
     return complain(ATTACH_FULL, "too many processes on this machine; end some of them", "");
 }
 
+/* A file that is no machine may be anybody's, and a device or a pipe is no file. */
+static bool replaceable(int fd)
+{
+    struct stat status;
+    uint64_t magic = 0;
+    if (fstat(fd, &status) || !S_ISREG(status.st_mode))
+        return false;
+    return !status.st_size || (pread(fd, &magic, sizeof magic, 0) == (ssize_t)sizeof magic &&
+                               magic == MACHINE_MAGIC);
+}
+
 /* With the entrance locked: take part in the machine, or make it anew if nobody uses it. */
 static enum attaching enter(struct attachment *here, struct settings *settings, bool as_process,
                             bool *again)
@@ -113,6 +124,10 @@ static enum attaching enter(struct attachment *here, struct settings *settings, 
         return complain(ATTACH_OTHER_MACHINE,
                         "processes with other settings are running; end them, use their settings, "
                         "or set another SIMCUDA_STATE than ",
+                        settings->path);
+    if (!replaceable(here->lock_fd))
+        return complain(ATTACH_NO_FILE,
+                        "what is there is no machine; set another SIMCUDA_STATE than ",
                         settings->path);
     *again = true;
     if (state_make(settings, true))

@@ -2,6 +2,7 @@
 #include "common/cards_text.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,8 +14,9 @@ bool parse_bytes(const char *text, uint64_t *bytes)
         uint64_t bytes;
     } units[] = {{"GiB", GIB}, {"G", GIB}, {"MiB", MIB}, {"M", MIB}, {"KiB", KIB}, {"", 1}};
     char *unit;
+    errno = 0;
     uint64_t number = strtoull(text, &unit, 10);
-    if (!isdigit((unsigned char)*text))
+    if (!isdigit((unsigned char)*text) || errno)
         return false;
     for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
         if (!strcmp(unit, units[i].name))

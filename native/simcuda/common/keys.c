@@ -11,8 +11,8 @@
 const char *settings_wrong(const char *key, const char *value)
 {
     static char problem[256]; /* settings are read under a lock */
-    snprintf(problem, sizeof problem, "%s cannot be \"%s\"; native/simcuda/README.md has examples",
-             key, value);
+    snprintf(problem, sizeof problem,
+             "%s cannot be \"%.128s\"; native/simcuda/README.md has examples", key, value);
     return problem;
 }
 
@@ -20,8 +20,10 @@ bool parse_us(const char *text, uint64_t *ns)
 {
     char *end;
     double us = strtod(text, &end);
+    if (end == text || *end || !(us >= 0 && us < 1e12))
+        return false;
     *ns = (uint64_t)(us * 1000 + 0.5);
-    return end != text && !*end && us >= 0 && us < 1e12;
+    return true;
 }
 
 static bool parse_count(const char *text, uint32_t *count)
@@ -115,7 +117,8 @@ static bool set_capability(struct settings *settings, const char *value)
 
 static bool set_card_memory(struct settings *settings, const char *value)
 {
-    return parse_bytes(value, &last_card(settings)->memory_bytes);
+    struct card_facts *card = last_card(settings);
+    return parse_bytes(value, &card->memory_bytes) && card->memory_bytes;
 }
 
 static bool set_card_model(struct settings *settings, const char *value)
@@ -130,7 +133,8 @@ static bool set_card_uuid(struct settings *settings, const char *value)
 
 static bool set_card_sms(struct settings *settings, const char *value)
 {
-    return parse_count(value, &last_card(settings)->sm_count);
+    struct card_facts *card = last_card(settings);
+    return parse_count(value, &card->sm_count) && card->sm_count;
 }
 
 static bool set_card_capability(struct settings *settings, const char *value)

@@ -87,18 +87,47 @@ static const char *file_line(struct settings *settings, bool *in_card, char *lin
 
 static const char *read_file(struct settings *settings, const char *path)
 {
-    char line[512];
+    char *line = 0;
+    size_t room = 0;
     bool in_card = false;
     const char *failed = 0;
     FILE *file = fopen(path, "re");
     if (!file)
         return settings_wrong("SIMCUDA_CONFIG", path);
-    while (!failed && fgets(line, sizeof line, file)) {
+    while (!failed && getline(&line, &room, file) > 0) {
         line[strcspn(line, "#")] = 0;
         failed = file_line(settings, &in_card, trimmed(line));
     }
+    free(line);
     fclose(file);
     return failed;
+}
+
+/* Durations are asked for by the names of kernels, late: a wrong one is to be told at once. */
+static const char *check_durations(void)
+{
+    static const char prefix[] = "SIMCUDA_KERNEL_US_";
+    uint64_t ns;
+    for (char **entry = environ; *entry; entry++) {
+        const char *value = strncmp(*entry, prefix, sizeof prefix - 1) ? 0 : strchr(*entry, '=');
+        if (value && value[1] && !parse_us(value + 1, &ns))
+            return settings_wrong("kernel_us", value + 1);
+    }
+    return 0;
+}
+
+/* Two cards with one identity would be one card to those who go by it. */
+static const char *check_uuids(const struct facts *facts)
+{
+    char text[41];
+    for (uint32_t i = 0; i < facts->card_count; i++)
+        for (uint32_t j = 0; j < i; j++) {
+            if (memcmp(facts->cards[i].uuid, facts->cards[j].uuid, sizeof facts->cards[i].uuid))
+                continue;
+            print_uuid(facts->cards[i].uuid, text);
+            return settings_wrong("uuid of a second card", text);
+        }
+    return 0;
 }
 
 static void set_defaults(struct settings *settings)
@@ -130,7 +159,9 @@ const char *settings_read(struct settings *settings)
             failed = key_set(settings, key, value);
     }
     settle(&settings->facts);
-    return failed;
+    if (!failed)
+        failed = check_durations();
+    return failed ? failed : check_uuids(&settings->facts);
 }
 
 void settings_free(struct settings *settings)

@@ -75,7 +75,7 @@ bool node_depends_on(const struct node *node, const struct node *other)
 
 bool node_depend(struct node *node, struct node *on)
 {
-    struct node **more = reallocarray(node->before, node->before_count + 1, sizeof *more);
+    struct node **more = realloc(node->before, (node->before_count + 1) * sizeof *more);
     if (!more)
         return false;
     node->before = more;

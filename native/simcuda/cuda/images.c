@@ -55,7 +55,7 @@ void entry_add_parameter(struct entry *entry, unsigned index, struct parameter p
     if (index >= PARAMETERS_MAX)
         return;
     if (index >= entry->parameter_count) {
-        struct parameter *more = reallocarray(entry->parameters, index + 1, sizeof *more);
+        struct parameter *more = realloc(entry->parameters, (index + 1) * sizeof *more);
         if (!more)
             return;
         entry->parameters = more;

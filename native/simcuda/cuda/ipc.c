@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cuda/memory_files.h"
 #include "cuda/blocks.h"
 
 #define IPC_MAGIC 0x1bc51bc5u
@@ -35,7 +36,7 @@ static bool write_all(int fd, const char *data, size_t bytes)
 static CUresult share(struct block *block)
 {
     size_t bytes = round_up(block->bytes, 4096);
-    int fd = memfd_create("simcuda-ipc", MFD_CLOEXEC);
+    int fd = memory_file("simcuda-ipc");
     REQUIRE(fd >= 0, CUDA_ERROR_OPERATING_SYSTEM);
     bool moved = !ftruncate(fd, (off_t)bytes) &&
                  write_all(fd, (const char *)block->start, block->bytes) &&

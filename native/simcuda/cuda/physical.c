@@ -1,4 +1,5 @@
 /* Memory without an address: its bytes are a file in memory, which other processes can map too. */
+#include "cuda/memory_files.h"
 #include "cuda/physical.h"
 
 #include <fcntl.h>
@@ -53,7 +54,7 @@ static CUresult make(CUmemGenericAllocationHandle *out, size_t bytes, struct dev
 
 static int new_file(size_t bytes)
 {
-    int fd = memfd_create("simcuda", MFD_CLOEXEC);
+    int fd = memory_file("simcuda");
     if (fd >= 0 && !ftruncate(fd, (off_t)bytes))
         return fd;
     if (fd >= 0)
