@@ -193,10 +193,20 @@ static int64_t finish(struct sample *sample, float milliseconds)
     return (int64_t)kind_expected(kind) - (int64_t)sample->charged_ns;
 }
 
+/* While any stream of the program is captured, asking after an event would spoil the capture; unless
+ * the thread says that it knows what it does. Returns the mode that it was in. */
+static int capture_mode(int mode)
+{
+    if (HAVE(cuThreadExchangeStreamCaptureMode))
+        REAL(cuThreadExchangeStreamCaptureMode)(&mode);
+    return mode;
+}
+
 void costs_harvest(CUcontext context)
 {
     if (!__atomic_load_n(&running, __ATOMIC_RELAXED))
         return;
+    int mode = capture_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
     pthread_mutex_lock(&costs_lock);
     for (struct sample *sample = samples; sample < samples + SAMPLES; sample++) {
         float milliseconds;
@@ -209,6 +219,7 @@ void costs_harvest(CUcontext context)
         neighbours_tell_finished(sample->card, sample->told_ns + (uint64_t)more);
     }
     pthread_mutex_unlock(&costs_lock);
+    capture_mode(mode);
 }
 
 void costs_forget_context(CUcontext context)

@@ -41,8 +41,10 @@ enum {
     CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT = 2,
     CU_GRAPH_NODE_TYPE_GRAPH = 4,
     CU_GRAPH_NODE_TYPE_MEM_ALLOC = 10,
+    CU_STREAM_CAPTURE_MODE_RELAXED = 2,
     CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL = 9,
     CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM = 2,
+    CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD = 2,
     CUDA_ARRAY3D_SPARSE = 0x40,
     CUDA_ARRAY3D_DEFERRED_MAPPING = 0x80,
 };
@@ -74,6 +76,12 @@ typedef struct {
     size_t accessDescCount, bytesize;
     CUdeviceptr dptr;
 } CUDA_MEM_ALLOC_NODE_PARAMS;
+typedef struct {
+    uint64_t flags;
+    CUstream hUploadStream;
+    CUgraphNode hErrNode_out;
+    int result_out;
+} CUDA_GRAPH_INSTANTIATE_PARAMS;
 typedef struct {
     size_t Width, Height;
     int Format;

@@ -72,10 +72,26 @@ INSTANTIATE(cuGraphInstantiate_v2,
             log, bytes)
 INSTANTIATE(cuGraphInstantiateWithFlags,
             (CUgraphExec * exec, CUgraph graph, unsigned long long flags), flags)
-INSTANTIATE(cuGraphInstantiateWithParams, (CUgraphExec * exec, CUgraph graph, void *parameters),
-            parameters)
-INSTANTIATE(cuGraphInstantiateWithParams_ptsz, (CUgraphExec * exec, CUgraph graph, void *parameters),
-            parameters)
+
+/* What is to be uploaded at once is uploaded by us, which is where it is counted. */
+#define INSTANTIATE_AND_UPLOAD(symbol, upload)                                                     \
+    CUresult symbol(CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *parameters)   \
+    {                                                                                              \
+        const uint64_t flag = CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD;                                  \
+        if (!driver_load(NULL))                                                                    \
+            return CUDA_ERROR_NO_DEVICE;                                                           \
+        bool at_once = fence_enter() == FENCE_HELD && parameters && parameters->flags & flag;      \
+        if (at_once)                                                                               \
+            parameters->flags &= ~flag;                                                            \
+        CUresult result = instantiated(REAL(symbol)(exec, graph, parameters), graph, exec);        \
+        if (at_once)                                                                               \
+            parameters->flags |= flag;                                                             \
+        if (!result && at_once && (result = upload(*exec, parameters->hUploadStream)))             \
+            cuGraphExecDestroy(*exec);                                                             \
+        return result;                                                                             \
+    }
+INSTANTIATE_AND_UPLOAD(cuGraphInstantiateWithParams, cuGraphUpload)
+INSTANTIATE_AND_UPLOAD(cuGraphInstantiateWithParams_ptsz, cuGraphUpload_ptsz)
 
 CUresult cuGraphExecDestroy(CUgraphExec exec)
 {

@@ -127,6 +127,7 @@
     X(cuDeviceGetUuid_v2)                                                                          \
     X(cuDevicePrimaryCtxGetState)                                                                  \
     X(cuStreamGetCtx)                                                                              \
+    X(cuThreadExchangeStreamCaptureMode)                                                           \
     X(cuStreamIsCapturing)                                                                         \
     X(cuStreamIsCapturing_ptsz)                                                                    \
     X(cuEventCreate)                                                                               \

@@ -91,8 +91,8 @@ CU cuLibraryUnload(CUlibrary);
 CU cuGraphInstantiate(CUgraphExec *, CUgraph, CUgraphNode *, char *, size_t);
 CU cuGraphInstantiate_v2(CUgraphExec *, CUgraph, CUgraphNode *, char *, size_t);
 CU cuGraphInstantiateWithFlags(CUgraphExec *, CUgraph, unsigned long long);
-CU cuGraphInstantiateWithParams(CUgraphExec *, CUgraph, void *);
-CU cuGraphInstantiateWithParams_ptsz(CUgraphExec *, CUgraph, void *);
+CU cuGraphInstantiateWithParams(CUgraphExec *, CUgraph, CUDA_GRAPH_INSTANTIATE_PARAMS *);
+CU cuGraphInstantiateWithParams_ptsz(CUgraphExec *, CUgraph, CUDA_GRAPH_INSTANTIATE_PARAMS *);
 CU cuGraphExecDestroy(CUgraphExec);
 CU cuGraphUpload(CUgraphExec, CUstream);
 CU cuGraphUpload_ptsz(CUgraphExec, CUstream);
@@ -118,6 +118,7 @@ CU cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *, unsigned, unsigned
 CU cuLaunch(CUfunction);
 CU cuLaunchGrid(CUfunction, int, int);
 CU cuLaunchGridAsync(CUfunction, int, int, CUstream);
+CUresult cuThreadExchangeStreamCaptureMode(int *);
 CUresult cuStreamIsCapturing(CUstream, int *);
 CUresult cuStreamIsCapturing_ptsz(CUstream, int *);
 CUresult cuEventCreate(CUevent *, unsigned);
