@@ -29,7 +29,7 @@ $(READY_FOR_RELEASE): requirements/release.txt scripts/setup
 native: setup ## Build the parts in C, those that changed
 	@$(BIN)/python -m native
 
-demo: native ## Show Partage at work on this machine
+demo: setup ## Show Partage at work on this machine
 	@$(BIN)/partage demo
 
 # Where nothing may be left out, the release compiler has to be there: some tests are about it.
@@ -43,7 +43,7 @@ bench: native ## Run the benchmarks (ARGS=... goes to them)
 	@$(BIN)/python -m bench $(ARGS)
 
 .PHONY: fence-demo
-fence-demo: native ## Show the fence at work on simulated cards
+fence-demo: setup ## Show the fence at work on simulated cards
 	@$(BIN)/python scripts/fence_demo.py
 
 .PHONY: bench-fence

@@ -1,4 +1,4 @@
-"""The fence at work on two simulated cards: what `make fence-demo` shows.
+"""The fence at work on a simulated card: what `make fence-demo` shows.
 
 Two tenants of one card with 2 GiB each. The first asks past its quota; the second asks for all it
 has, and gets it. Then both want all of the card's time, with shares of 20 and 60 percent.
@@ -51,17 +51,18 @@ print(f"  {sys.argv[1]}: {kernels / float(sys.argv[3]) / 10:.0f} % of the card's
 
 def main() -> None:
     """Start over with the simulated driver where the real one would be, and show."""
-    if "SIMCUDA_STATE" in os.environ:
-        return show(Path(os.environ["SIMCUDA_STATE"]).with_name("fences"))
+    if sys.argv[1:]:
+        return show(Path(sys.argv[1]))
     with tempfile.TemporaryDirectory() as place:
         simulated = {
+            **{name: text for name, text in os.environ.items() if not name.startswith("SIMCUDA_")},
             "LD_LIBRARY_PATH": str(LIBRARIES),
             "SIMCUDA_STATE": f"{place}/machine",
-            "SIMCUDA_CARDS": "2x16GiB",
+            "SIMCUDA_CARDS": "1x16GiB",
             "SIMCUDA_KERNEL_US": "1000",
         }
-        again = [sys.executable, __file__]
-        sys.exit(subprocess.run(again, env=os.environ | simulated, check=False).returncode)
+        again = [sys.executable, __file__, f"{place}/fences"]
+        sys.exit(subprocess.run(again, env=simulated, check=False).returncode)
 
 
 def show(root: Path) -> None:

@@ -31,16 +31,26 @@ static pthread_mutex_t attaching = PTHREAD_MUTEX_INITIALIZER;
 static char folder[PATH_BYTES];
 static struct stat region_file;
 static char reason[REASON_BYTES];
+static int broken = FENCE_CLOSED;
 
 const char *fence_reason(void) { return reason; }
+
+/* Before the driver was found there is nothing that could be called, even if all may pass. */
+static void stand_broken(void)
+{
+    bool open = broken == FENCE_OPEN;
+    __atomic_store_n(&fence_gate, open ? &gate_wide : &gate_shut, __ATOMIC_RELEASE);
+    __atomic_store_n(&fence_current, broken, __ATOMIC_RELEASE);
+}
 
 /* Closed unless the limits themselves say that this tenant may run unfenced. */
 void fence_break(const char *what, const char *path)
 {
     bool open = fence_limits && fence_limits->on_failure == PARTAGE_ON_FAILURE_OPEN;
     snprintf(reason, sizeof reason, "Partage: %s %s", path, what);
-    __atomic_store_n(&fence_gate, open ? &gate_wide : &gate_shut, __ATOMIC_RELEASE);
-    __atomic_store_n(&fence_current, open ? FENCE_OPEN : FENCE_CLOSED, __ATOMIC_RELEASE);
+    broken = open ? FENCE_OPEN : FENCE_CLOSED;
+    if (__atomic_load_n(&fence_current, __ATOMIC_RELAXED) == FENCE_HELD)
+        stand_broken();
 }
 
 /* The whole file, or NULL with the reason set. */
@@ -144,7 +154,7 @@ int fence_open_seat(int card, unsigned number, int flags)
 {
     char path[PATH_BYTES + 40];
     snprintf(path, sizeof path, "%s/seats-%d/%u", folder, card, number);
-    return open(path, flags | O_CLOEXEC);
+    return open(path, flags | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY);
 }
 
 static struct partage_seat *own_seat(int file)
@@ -195,9 +205,11 @@ static bool attach_files(void)
 
 bool fence_attach_files(void)
 {
+    struct calm calm = calm_begin();
     pthread_mutex_lock(&attaching);
     bool attached = attach_files();
     pthread_mutex_unlock(&attaching);
+    calm_end(calm);
     return attached;
 }
 
@@ -205,12 +217,16 @@ int fence_attach(void)
 {
     if (!driver_load(NULL))
         return FENCE_NO_DRIVER; /* not remembered: it may be opened later */
+    struct calm calm = calm_begin();
     pthread_mutex_lock(&attaching);
     if (fence_current == FENCE_UNKNOWN && attach_files()) {
         __atomic_store_n(&fence_gate, &fence_limits->gate, __ATOMIC_RELEASE);
         __atomic_store_n(&fence_current, FENCE_HELD, __ATOMIC_RELEASE);
+    } else if (fence_current == FENCE_UNKNOWN) {
+        stand_broken();
     }
     pthread_mutex_unlock(&attaching);
+    calm_end(calm);
     return fence_current;
 }
 

@@ -32,6 +32,7 @@ CUresult charge_begin_on(struct charge *charge, struct place place, uint64_t byt
     if (unlikely(state != FENCE_HELD))
         return state == FENCE_OPEN ? CUDA_SUCCESS : fence_refusal(state);
     charge->counted = take(place.card, charge->bytes);
+    charge->owner = slot_owner();
     return likely(charge->counted) ? CUDA_SUCCESS : refuse(place.card);
 }
 
@@ -49,7 +50,7 @@ CUresult charge_begin(struct charge *charge, uint64_t bytes)
 
 void charge_drop(struct charge *charge)
 {
-    if (charge->counted)
+    if (charge->counted && charge->owner == slot_owner())
         quota_give(charge->place.card, charge->bytes);
     charge->counted = false;
 }
@@ -72,6 +73,8 @@ CUresult charge_end(struct charge *charge, CUresult result, enum ledger_kind kin
     if (unlikely(ledger_remove(kind, key, &stale)))
         quota_give(stale.card, stale.bytes); /* the key is new, so that has ended unseen */
     ledger_add(&entry); /* without memory for the entry it stays counted until the process ends */
+    if (unlikely(charge->owner != slot_owner()))
+        quota_add(entry.card, entry.bytes); /* all was counted again before this was written down */
     return result;
 }
 

@@ -59,6 +59,20 @@ struct place place_current(void)
     return place;
 }
 
+/* Handles below 8 are the driver's names for the default streams of the current context. */
+struct place place_of(CUstream stream)
+{
+    struct place place = place_current();
+    CUcontext context = place.context;
+    if ((uintptr_t)stream < 8 || REAL(cuStreamGetCtx)(stream, &context) || context == place.context)
+        return place;
+    if (!REAL(cuCtxPushCurrent_v2)(context)) {
+        place = place_current();
+        REAL(cuCtxPopCurrent_v2)(&context);
+    }
+    return place;
+}
+
 static uint64_t context_bytes(int card)
 {
     return card < 0 ? 1 : __atomic_load_n(&fence_limits->card[card].context_bytes, __ATOMIC_RELAXED);

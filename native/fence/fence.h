@@ -14,6 +14,8 @@
 #pragma once
 #include "driver.h"
 #include "layout.h"
+#include <errno.h>
+#include <pthread.h>
 #include <stdbool.h>
 
 #define likely(condition) __builtin_expect(!!(condition), 1)
@@ -56,6 +58,23 @@ static inline CUresult fence_refusal(int state)
     return state == FENCE_NO_DRIVER ? CUDA_ERROR_NO_DEVICE : CUDA_ERROR_NOT_PERMITTED;
 }
 
+/* What is done for the program must not show in it: its errno stays, and a thread that is cancelled
+ * meanwhile must not take our locks with it. */
+struct calm {
+    int cancel_state, error;
+};
+static inline struct calm calm_begin(void)
+{
+    struct calm calm = {.error = errno};
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &calm.cancel_state);
+    return calm;
+}
+static inline void calm_end(struct calm calm)
+{
+    pthread_setcancelstate(calm.cancel_state, &calm.cancel_state);
+    errno = calm.error;
+}
+
 /* ---- slots and quota ----------------------------------------------------------------------- */
 
 enum {
@@ -65,12 +84,14 @@ enum {
 
 int slot_mine(void); /* this process's slot, taken at the first call; -1: none could be had */
 int slot_kept(void); /* the same, without taking one */
+uint64_t slot_owner(void); /* changes when the slot was lost and all was counted again */
 bool slot_alive(int slot);
 void slots_reap(void);
 void slots_forked(void); /* the child has no memory on any card and needs a slot of its own */
 
 bool quota_take(int card, uint64_t bytes); /* false: over the quota */
 void quota_give(int card, uint64_t bytes);
+void quota_add(int card, uint64_t bytes); /* what the process has already */
 uint64_t quota_used(int card);
 uint64_t quota_limit(int card);
 
@@ -127,11 +148,13 @@ struct place {
 };
 
 struct place place_current(void);
+struct place place_of(CUstream stream); /* of its own context, which need not be current */
 int card_of_device(CUdevice device);
 
 struct charge {
     struct place place;
     uint64_t bytes;
+    uint64_t owner; /* slot_owner() when it was taken */
     bool counted; /* false: the fence is open, or the driver is about to refuse anyway */
 };
 
@@ -178,6 +201,7 @@ struct run { /* a launch or an upload of a graph */
 };
 CUresult graph_memory_take(const struct ledger_entry *graph, const struct run *run);
 bool stream_capturing(CUstream stream, bool per_thread);
+int capture_mode(int mode); /* of this thread, from now on; returns the one it was in */
 void pools_forked(void);
 uint64_t physical_add(int card, uint64_t bytes, uint32_t holders); /* returns its number */
 void physical_drop(uint64_t number, uint32_t holders); /* after the last, nothing is counted */
@@ -197,8 +221,9 @@ struct work {
     bool per_thread; /* which default stream 0 is */
     /* Filled by pace_before, for pace_after. */
     struct place place; /* of a card only if the launch is counted */
-    uint64_t charged_ns; /* 0 where nobody knows it yet */
-    bool known;
+    uint64_t charged_ns;
+    bool known;         /* false: nothing at all is known, and nothing was charged */
+    uint32_t rate;      /* the part of the card, in millionths, that it was paid with */
     uint64_t told_ns; /* to the neighbours, by this process, up to this launch */
     int sample; /* the measurement that runs around the launch, or -1 */
 };
@@ -207,14 +232,15 @@ struct work {
 CUresult pace_before(struct work *work);
 void pace_after(struct work *work, CUresult result);
 /* A launch on that card turned out to cost so much more, or less, than it was charged. */
-int64_t pace_correct(int card, int64_t more_ns, bool was_known);
+int64_t pace_correct(int card, int64_t more_ns, bool was_known, uint32_t rate);
 
-/* What this launch will cost: `charged_ns` and `known`. */
-void costs_expect(struct work *work);
+/* Waits for a measurement, if without one nothing is known of this launch. */
+void costs_await(const struct work *work);
+void costs_price(struct work *work); /* what it will cost: `charged_ns` and `known` */
 bool costs_want_quiet(const struct work *work);
 void costs_begin(struct work *work, uint64_t now_ns); /* measures some launches, not all */
 void costs_end(const struct work *work, CUresult result);
-void costs_harvest(CUcontext context); /* learn from measurements that are done */
+void costs_harvest(void); /* learn from measurements that are done */
 void costs_forget_context(CUcontext context);
 void costs_forked(void);
 

@@ -114,7 +114,8 @@
     X(nvmlDeviceGetMPSComputeRunningProcesses)                                                     \
     X(nvmlDeviceGetMPSComputeRunningProcesses_v2)                                                  \
     X(nvmlDeviceGetMPSComputeRunningProcesses_v3)                                                  \
-    X(nvmlDeviceGetProcessUtilization)
+    X(nvmlDeviceGetProcessUtilization)                                                             \
+    X(nvmlDeviceGetProcessesUtilizationInfo)
 
 /* Called, not wrapped. */
 #define CUDA_CALLS(X)                                                                              \

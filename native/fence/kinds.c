@@ -35,8 +35,10 @@ struct kind *kind_of(const struct work *work)
     struct kind *rarest = NULL;
     for (int i = 0; i < PROBES; i++) {
         struct kind *kind = &kinds[(mixed + (uint64_t)i) % KINDS];
-        if (kind->key == work->key && kind->shape == work->shape)
+        if (kind->key == work->key && kind->shape == work->shape) {
+            kind->context = work->place.context;
             return kind;
+        }
         if (!rarest || kind->launches < rarest->launches)
             rarest = kind;
         if (!kind->key)
@@ -118,7 +120,7 @@ void kinds_forget(CUcontext context)
 {
     for (struct kind *kind = kinds; kind < kinds + KINDS; kind++)
         if (kind->context == context)
-            *kind = (struct kind){.key = kind->key, .shape = kind->shape};
+            *kind = (struct kind){0};
 }
 
 void kinds_forked(void) { memset(kinds, 0, sizeof kinds); }

@@ -21,6 +21,7 @@ enum {
     IDLE_AFTER_NS = 30 * 1000 * 1000,
     WANTED_FOR_NS = 25 * 1000 * 1000,
     UNKNOWN_NS = 100 * 1000 * 1000, /* how long work counts as going on whose cost is not known */
+    FURTHEST_NS = 2000 * 1000 * 1000,
     TRY_ALL_EVERY_NS = 1000 * 1000 * 1000,
     RISE_SHIFT = 2, /* of what more is left, a quarter each time; less is followed at once */
 };
@@ -71,6 +72,8 @@ static uint64_t queued(const struct partage_seat *seat, uint64_t now)
     uint64_t finished = __atomic_load_n(&seat->finished_ns, __ATOMIC_RELAXED);
     uint64_t until = __atomic_load_n(&seat->active_until_ns, __ATOMIC_RELAXED);
     uint64_t open = charged > finished ? charged - finished : 0, left = until > now ? until - now : 0;
+    if (left > FURTHEST_NS)
+        return 0; /* nobody can know that */
     return open < left ? open : left;
 }
 
@@ -142,7 +145,7 @@ static uint32_t reckon(const struct outlook *before, const struct view *view)
     uint64_t elapsed = view->looked_ns - before->reckoned_ns;
     uint64_t worked = view->charged_ns > before->charged_ns ? view->charged_ns - before->charged_ns : 0;
     uint32_t left = worked < elapsed ? (uint32_t)((elapsed - worked) * PARTAGE_WHOLE / elapsed) : 0;
-    if (view->done_ns + IDLE_AFTER_NS < view->looked_ns)
+    if (view->looked_ns - IDLE_AFTER_NS > view->done_ns)
         return PARTAGE_WHOLE;
     return left < before->left ? left : before->left + ((left - before->left) >> RISE_SHIFT);
 }
@@ -203,6 +206,8 @@ int64_t neighbours_tell_correction(int card, int64_t more_ns, bool was_known)
 void neighbours_tell_finished(int card, uint64_t up_to_ns)
 {
     uint64_t before = __atomic_load_n(&finished_ns[card], __ATOMIC_RELAXED);
+    uint64_t told = __atomic_load_n(&told_ns[card], __ATOMIC_RELAXED);
+    up_to_ns = (int64_t)(up_to_ns - told) > 0 ? told : up_to_ns; /* earlier ones were corrected */
     int64_t more = (int64_t)(up_to_ns - before);
     if (!fence_seats[card] || more <= 0)
         return;

@@ -156,3 +156,19 @@ nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device,
     *count = kept;
     return result;
 }
+
+nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t device,
+                                                   nvmlProcessesUtilizationInfo_v1_t *info)
+{
+    if (!ready())
+        return NVML_ERROR_LIBRARY_NOT_FOUND;
+    nvmlReturn_t result = REAL(nvmlDeviceGetProcessesUtilizationInfo)(device, info);
+    if (result || !info->procUtilArray || card_of_handle(device) < 0)
+        return result;
+    unsigned kept = 0;
+    for (unsigned i = 0; i < info->processSamplesCount; i++)
+        if (is_ours(info->procUtilArray[i].pid))
+            info->procUtilArray[kept++] = info->procUtilArray[i];
+    info->processSamplesCount = kept;
+    return result;
+}

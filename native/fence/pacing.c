@@ -15,6 +15,7 @@ enum {
     LONGEST_QUIET_NS = 40 * 1000 * 1000, /* to wait for neighbours, for the sake of measuring */
     LEAST_SHARE = PARTAGE_WHOLE / 1000,
 };
+static const uint64_t LARGEST_DEBT_NS = 20000000000u; /* of card time */
 
 static uint32_t read32(const uint32_t *word) { return __atomic_load_n(word, __ATOMIC_RELAXED); }
 
@@ -40,7 +41,7 @@ static uint32_t rate(int card, uint64_t now)
 
 static uint64_t price(uint64_t cost_ns, uint32_t at_rate)
 {
-    return cost_ns * PARTAGE_WHOLE / at_rate;
+    return (uint64_t)((__uint128_t)cost_ns * PARTAGE_WHOLE / at_rate);
 }
 
 static void sleep_until(uint64_t wake_ns)
@@ -59,10 +60,12 @@ static void follow_share(int card, uint64_t now)
                                                                 false, __ATOMIC_RELAXED,
                                                                 __ATOMIC_RELAXED))
         return;
-    uint64_t paid = __atomic_load_n(&seen->paid_until_ns, __ATOMIC_RELAXED);
-    uint64_t debt = paid > now ? paid - now : 0;
-    if (before && debt)
-        __atomic_store_n(&seen->paid_until_ns, now + debt * before / share, __ATOMIC_RELAXED);
+    uint64_t paid = __atomic_load_n(&seen->paid_until_ns, __ATOMIC_RELAXED), scaled;
+    do
+        scaled = now + (uint64_t)((__uint128_t)(paid - now) * before / share);
+    while (before && paid > now &&
+           !__atomic_compare_exchange_n(&seen->paid_until_ns, &paid, scaled, true, __ATOMIC_RELAXED,
+                                        __ATOMIC_RELAXED));
 }
 
 /* When the launch may go, as far as is known; not later than `now` if it may go now. */
@@ -70,17 +73,27 @@ static uint64_t turn(int card, uint64_t now)
 {
     if (read32(&fence_limits->card[card].paused))
         return now + LONGEST_SLEEP_NS;
-    return limited(card) ? __atomic_load_n(&fence_region->card[card].paid_until_ns, __ATOMIC_RELAXED)
-                         : now;
+    if (!limited(card))
+        return now;
+    uint64_t *paid_until = &fence_region->card[card].paid_until_ns;
+    uint64_t paid = __atomic_load_n(paid_until, __ATOMIC_RELAXED);
+    uint64_t furthest = now + price(LARGEST_DEBT_NS, larger(read32(&fence_limits->card[card].share),
+                                                             LEAST_SHARE));
+    if (unlikely(paid > furthest)) /* of another boot, or written by hand */
+        __atomic_compare_exchange_n(paid_until, &paid, furthest, false, __ATOMIC_RELAXED,
+                                    __ATOMIC_RELAXED);
+    return paid < furthest ? paid : furthest;
 }
 
 /* Pays; false: another thread or process was faster, and it is no longer our turn. What was spent
  * on waiting for a quiet card may be made up for. */
-static bool pay(int card, uint64_t now, uint64_t cost_ns, uint64_t quiet_ns)
+static bool pay(struct work *work, uint64_t now, uint64_t quiet_ns)
 {
+    int card = work->place.card;
     uint64_t *paid_until = &fence_region->card[card].paid_until_ns;
     uint64_t paid = __atomic_load_n(paid_until, __ATOMIC_RELAXED);
-    uint64_t own_price = price(cost_ns, rate(card, now));
+    work->rate = rate(card, now);
+    uint64_t own_price = price(work->charged_ns, work->rate);
     uint64_t make_up = (own_price > MAKE_UP_NS ? own_price : MAKE_UP_NS) + quiet_ns;
     if (!limited(card))
         return true;
@@ -109,19 +122,23 @@ static uint64_t wait_for_quiet(int card)
 }
 
 /* Returns the time at which the launch goes. */
-static uint64_t wait_for_turn(const struct work *work)
+static uint64_t wait_for_turn(struct work *work)
 {
     int card = work->place.card;
     uint64_t came = now_ns(), now = came, at, quiet_ns = 0;
     bool want_quiet = costs_want_quiet(work);
     for (;;) {
         follow_share(card, now);
-        if ((at = turn(card, now)) > now)
+        if ((at = turn(card, now)) > now) {
             wait_until(at, now);
-        else if (want_quiet)
+            costs_harvest(); /* what was measured meanwhile may shorten the wait */
+        } else if (want_quiet) {
             quiet_ns = wait_for_quiet(card), want_quiet = false;
-        else if (pay(card, now, work->charged_ns, quiet_ns))
-            break;
+        } else {
+            costs_price(work);
+            if (pay(work, now, quiet_ns))
+                break;
+        }
         now = now_ns();
     }
     if (now > came + 1000) {
@@ -142,11 +159,11 @@ static void move_paid(uint64_t *paid_until, int64_t more_ns, uint32_t at_rate)
                                         __ATOMIC_RELAXED));
 }
 
-int64_t pace_correct(int card, int64_t more_ns, bool was_known)
+int64_t pace_correct(int card, int64_t more_ns, bool was_known, uint32_t at_rate)
 {
     struct partage_region_card *seen = &fence_region->card[card];
     if (limited(card))
-        move_paid(&seen->paid_until_ns, more_ns, rate(card, now_ns()));
+        move_paid(&seen->paid_until_ns, more_ns, at_rate);
     __atomic_add_fetch(&seen->busy_ns, (uint64_t)more_ns, __ATOMIC_RELAXED);
     return neighbours_tell_correction(card, more_ns, was_known);
 }
@@ -154,7 +171,7 @@ int64_t pace_correct(int card, int64_t more_ns, bool was_known)
 /* Counted: on a card of the tenant that has a mode or is paused, and not merely being recorded. */
 static bool counted(struct work *work)
 {
-    work->place = place_current();
+    work->place = place_of(work->stream);
     if (!work->place.context || work->place.card < 0)
         return false;
     const struct partage_limits_card *limits = &fence_limits->card[work->place.card];
@@ -173,13 +190,16 @@ CUresult pace_before(struct work *work)
         return CUDA_SUCCESS;
     }
     int card = work->place.card;
-    costs_harvest(work->place.context);
-    costs_expect(work);
+    struct calm calm = calm_begin();
+    work->shape ^= (uint64_t)card << 58; /* cards may differ */
+    costs_harvest();
+    costs_await(work);
     uint64_t now = wait_for_turn(work);
     work->told_ns = neighbours_tell(card, now, work->charged_ns, work->known);
     costs_begin(work, now);
     __atomic_add_fetch(&fence_region->card[card].launches, 1, __ATOMIC_RELAXED);
     __atomic_add_fetch(&fence_region->card[card].busy_ns, work->charged_ns, __ATOMIC_RELAXED);
+    calm_end(calm);
     return CUDA_SUCCESS;
 }
 
@@ -187,7 +207,9 @@ void pace_after(struct work *work, CUresult result)
 {
     if (work->place.card < 0)
         return;
+    struct calm calm = calm_begin();
     costs_end(work, result);
     if (result)
-        pace_correct(work->place.card, -(int64_t)work->charged_ns, work->known);
+        pace_correct(work->place.card, -(int64_t)work->charged_ns, work->known, work->rate);
+    calm_end(calm);
 }

@@ -103,11 +103,20 @@ void pools_refresh(void)
     pthread_mutex_unlock(&pools_lock);
 }
 
+static void wait_for(CUstream stream, bool per_thread)
+{
+    int mode = capture_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
+    per_thread ? REAL(cuStreamSynchronize_ptsz)(stream) : REAL(cuStreamSynchronize)(stream);
+    capture_mode(mode);
+}
+
 /* What was freed in the order of a stream cannot be returned before the stream gets there. Whoever
  * is about to be refused waits for that, as the driver does where the card itself is full. */
-static bool take(const struct pool *pool, uint64_t bytes, CUstream stream, bool per_thread)
+static bool take(struct pool **pool, uint64_t bytes, CUstream stream, bool per_thread)
 {
-    int card = pool->card;
+    int card = (*pool)->card;
+    CUmemoryPool handle = (*pool)->handle;
+    CUdevice device = (*pool)->device;
     if (quota_take(card, bytes))
         return true;
     if (card < 0 || bytes > quota_limit(card))
@@ -115,14 +124,17 @@ static bool take(const struct pool *pool, uint64_t bytes, CUstream stream, bool 
     press(card);
     if (quota_take(card, bytes))
         return true;
-    per_thread ? REAL(cuStreamSynchronize_ptsz)(stream) : REAL(cuStreamSynchronize)(stream);
+    pthread_mutex_unlock(&pools_lock); /* what the stream waits for may need us */
+    wait_for(stream, per_thread);
+    pthread_mutex_lock(&pools_lock);
+    *pool = find_pool(handle, device);
     press(card);
-    return quota_take(card, bytes);
+    return *pool && quota_take(card, bytes);
 }
 
 static CUresult refuse(const struct pool *pool)
 {
-    if (pool->card >= 0)
+    if (pool && pool->card >= 0)
         __atomic_add_fetch(&fence_region->card[pool->card].refused, 1, __ATOMIC_RELAXED);
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
@@ -206,7 +218,7 @@ static bool pool_of(const struct request *request, struct pool **pool)
 static CUresult allocate_from(struct pool *pool, const struct request *request)
 {
     uint64_t bytes = round_up(request->bytes, PHYSICAL_GRAIN_BYTES);
-    if (!take(pool, bytes, request->stream, request->per_thread))
+    if (!take(&pool, bytes, request->stream, request->per_thread))
         return refuse(pool);
     CUresult result = ask(request);
     if (!settle(pool, bytes) && !result) { /* it grew by more than was asked of it */
@@ -277,7 +289,7 @@ static CUresult run_graph(struct pool *pool, const struct ledger_entry *graph, c
     bool has_memory = graph->count == graph_trims;
     if (has_memory && !quota_take(pool->card, bytes))
         bytes = 0;
-    else if (!has_memory && !take(pool, bytes, run->stream, run->per_thread))
+    else if (!has_memory && !take(&pool, bytes, run->stream, run->per_thread))
         return refuse(pool);
     CUresult result = run->call(run->exec, run->stream);
     settle(pool, bytes);
@@ -332,8 +344,9 @@ CUresult cuDeviceGraphMemTrim(CUdevice device)
         return CUDA_ERROR_NO_DEVICE;
     pthread_mutex_lock(&pools_lock);
     graph_trims++;
+    CUresult result = REAL(cuDeviceGraphMemTrim)(device);
     pthread_mutex_unlock(&pools_lock);
-    return refreshed(REAL(cuDeviceGraphMemTrim)(device));
+    return refreshed(result);
 }
 
 struct orphans {

@@ -53,7 +53,9 @@ static void wait_a_little(int attempt, int slot)
 {
     uint32_t mixed = ((uint32_t)slot * 2654435761u) ^ ((uint32_t)attempt * 40503u);
     struct timespec pause = {0, SHORTEST_WAIT_NS + mixed % WAIT_SPREAD_NS};
+    struct calm calm = calm_begin();
     nanosleep(&pause, NULL);
+    calm_end(calm);
 }
 
 /* Those who were refused with us have given back what they had taken: is there room now? */
@@ -64,22 +66,20 @@ static bool worth_another(int card, uint64_t bytes, int attempt)
 
 bool quota_take(int card, uint64_t bytes)
 {
-    if (card < 0)
+    if (card < 0 || bytes > quota_limit(card))
         return false;
     int slot = slot_mine();
     if (unlikely(slot < 0))
         return false;
     if (likely(try_take(card, slot, bytes)))
         return true;
-    if (bytes <= quota_limit(card)) {
-        slots_reap();
-        for (int attempt = 1; worth_another(card, bytes, attempt); attempt++) {
-            if ((slot = slot_mine()) >= 0 && try_take(card, slot, bytes))
-                return true;
-            if (__atomic_load_n(&fence_region->slots_used, __ATOMIC_RELAXED) == 1)
-                break; /* nobody else could be giving anything back */
-            wait_a_little(attempt, slot);
-        }
+    slots_reap();
+    for (int attempt = 1; worth_another(card, bytes, attempt); attempt++) {
+        if ((slot = slot_mine()) >= 0 && try_take(card, slot, bytes))
+            return true;
+        if (__atomic_load_n(&fence_region->slots_used, __ATOMIC_RELAXED) == 1)
+            break; /* nobody else could be giving anything back */
+        wait_a_little(attempt, slot);
     }
     return false;
 }
@@ -88,9 +88,16 @@ void quota_give(int card, uint64_t bytes)
 {
     if (card < 0 || !bytes)
         return;
-    int slot = slot_mine();
-    if (slot >= 0)
+    int slot = slot_kept(); /* lost: all will be counted again, and this is no longer part of it */
+    if (likely(slot >= 0))
         __atomic_sub_fetch(&fence_region->used_bytes[card][slot], bytes, __ATOMIC_SEQ_CST);
+}
+
+void quota_add(int card, uint64_t bytes)
+{
+    int slot = slot_kept();
+    if (slot >= 0)
+        __atomic_add_fetch(&fence_region->used_bytes[card][slot], bytes, __ATOMIC_SEQ_CST);
 }
 
 /* Asking the kernel about every slot costs more than a program that polls should pay each time. */

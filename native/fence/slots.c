@@ -137,23 +137,29 @@ int slot_mine(void)
     int slot = slot_kept();
     if (likely(slot >= 0))
         return slot;
+    struct calm calm = calm_begin();
     pthread_mutex_lock(&slots_lock);
     slot = slot_kept();
     if (slot < 0)
         slot = take_slot();
     pthread_mutex_unlock(&slots_lock);
+    calm_end(calm);
     return slot;
 }
+
+uint64_t slot_owner(void) { return __atomic_load_n(&my_owner, __ATOMIC_RELAXED); }
 
 /* Looked at through a description of its own: a lock does not conflict with itself. */
 bool slot_alive(int slot)
 {
     struct flock wanted = byte_of(slot, F_WRLCK);
+    struct calm calm = calm_begin();
     int file = fence_open_region();
-    if (file < 0)
-        return slot == slot_kept();
-    bool locked = fcntl(file, F_OFD_GETLK, &wanted) == 0 && wanted.l_type != F_UNLCK;
-    close(file);
+    bool locked = file < 0 ? slot == slot_kept()
+                           : fcntl(file, F_OFD_GETLK, &wanted) == 0 && wanted.l_type != F_UNLCK;
+    if (file >= 0)
+        close(file);
+    calm_end(calm);
     return locked;
 }
 
@@ -167,16 +173,17 @@ static bool holds_memory(int slot)
 
 void slots_reap(void)
 {
+    struct calm calm = calm_begin();
     int file = fence_open_region(), mine = slot_kept();
     uint32_t used = __atomic_load_n(&fence_region->slots_used, __ATOMIC_RELAXED);
-    if (file < 0)
-        return;
-    for (int slot = 0; slot < (int)used && slot < (int)PARTAGE_SLOTS; slot++)
+    for (int slot = 0; file >= 0 && slot < (int)used && slot < (int)PARTAGE_SLOTS; slot++)
         if (slot != mine && holds_memory(slot) && lock_slot(file, slot)) {
             clear_slot(slot);
             unlock_slot(file, slot);
         }
-    close(file);
+    if (file >= 0)
+        close(file);
+    calm_end(calm);
 }
 
 /* A descriptor that holds the lock would keep the parent's slot beyond the parent's end. The number

@@ -79,4 +79,4 @@ def test_levels_are_probed_on_the_drivers_own_word(
     driver = json.loads(done.stdout)[0]
 
     assert says in driver["reason"]
-    assert "there is no NVIDIA driver" not in driver["reason"]
+    assert "the NVIDIA driver does not answer" not in driver["reason"]

@@ -55,7 +55,7 @@ def test_a_machine_that_has_everything_has_all_levels() -> None:
         (
             Level.DRIVER,
             {"driver": "", "no_driver": "NVML: NVML Shared Library Not Found"},
-            "there is no NVIDIA driver (NVML: NVML Shared Library Not Found)",
+            "the NVIDIA driver does not answer (NVML: NVML Shared Library Not Found)",
             "install it",
         ),
         (Level.DRIVER, {"driver": "580.1"}, "driver 580.1 has no memory limits", "615 or newer"),
@@ -63,7 +63,7 @@ def test_a_machine_that_has_everything_has_all_levels() -> None:
         (Level.DRIVER, {"driver": "odd"}, "driver odd has no memory limits", "615 or newer"),
         (Level.DRIVER, {"cgroups": False}, "version 2 are not mounted", "unified_cgroup_hierarchy"),
         (Level.DRIVER, {"is_root": False}, "only root may set the limits", "as root"),
-        (Level.MPS, {"driver": ""}, "there is no NVIDIA driver", "install it"),
+        (Level.MPS, {"driver": ""}, "the NVIDIA driver does not answer", "install it"),
         (Level.MPS, {"driver": "470.5"}, "MPS of driver 470.5 limits no memory", "495 or newer"),
         (Level.MPS, {"mps_control": ""}, "is not in the PATH", "compute utilities"),
         (

@@ -16,6 +16,7 @@ STRUCTS = {
     "CUmemAllocationProp": ["type", "requestedHandleTypes", "location", "allocFlags"],
     "CUmemPoolProps": ["allocType", "handleTypes", "location", "maxSize", "usage"],
     "CUDA_MEM_ALLOC_NODE_PARAMS": ["poolProps", "accessDescs", "accessDescCount", "bytesize"],
+    "CUDA_GRAPH_INSTANTIATE_PARAMS": ["flags", "hUploadStream", "hErrNode_out", "result_out"],
     "CUDA_ARRAY_DESCRIPTOR": ["Width", "Height", "Format", "NumChannels"],
     "CUDA_ARRAY3D_DESCRIPTOR": ["Width", "Height", "Depth", "Format", "NumChannels", "Flags"],
     "CUDA_ARRAY_DESCRIPTOR_v1": ["Width", "Height", "Format", "NumChannels"],
@@ -30,6 +31,8 @@ STRUCTS = {
     "nvmlProcessInfo_v1_t": ["pid", "usedGpuMemory"],
     "nvmlProcessInfo_t": ["pid", "usedGpuMemory", "gpuInstanceId", "computeInstanceId"],
     "nvmlProcessUtilizationSample_t": ["pid", "timeStamp", "smUtil", "decUtil"],
+    "nvmlProcessUtilizationInfo_v1_t": ["timeStamp", "pid", "smUtil", "ofaUtil"],
+    "nvmlProcessesUtilizationInfo_v1_t": ["processSamplesCount", "procUtilArray"],
 }
 NUMBERS = re.findall(
     r"^\s+((?:CU|CUDA|NVML)_[A-Z0-9_]+) = ", (FENCE / "cuda_abi.h").read_text(), re.MULTILINE

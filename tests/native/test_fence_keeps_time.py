@@ -68,6 +68,23 @@ def test_graphs_are_held_to_the_share(machine: fenced.Machine) -> None:
     assert process("graphs_took(12, 5, 1000)") >= 11 * 0.025 - MAKE_UP_S
 
 
+def test_kernels_that_come_once_are_held_too(machine: fenced.Machine) -> None:
+    """Each is of a kind that was never measured, and is charged what others cost."""
+    process = started(fixed(machine, 25))
+    process.tell("[launch(5000, blocks=100 + i) for i in range(100)]; call('cuCtxSynchronize')")
+    began = time.monotonic()
+    process.heard()
+    assert time.monotonic() - began >= 1.2  # of the two seconds that half a second of work costs
+
+
+def test_a_first_launch_that_fails_is_no_debt(machine: fenced.Machine) -> None:
+    """The next one of its kind does not pay for the time since then."""
+    process = started(fixed(machine, 10))
+    assert process("launch(100, stream=4096)")
+    time.sleep(1)
+    assert process("took(5, 100)") < 5
+
+
 def test_capturing_is_not_launching(machine: fenced.Machine) -> None:
     """What is captured does not run, so nobody waits and nothing is counted."""
     tenant = fixed(machine, 1)

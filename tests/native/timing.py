@@ -7,10 +7,7 @@ import functools
 import time
 from ctypes import byref, c_uint, c_uint64, c_void_p
 
-if __name__ == "timing":  # in a program of the tenant, where the tests are no package
-    from client import answer, call, made
-else:
-    from tests.native.client import answer, call, made
+from tests.native.client import answer, call, made
 
 IMAGE = b""".version 8.0
 .target sm_80

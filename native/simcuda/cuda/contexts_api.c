@@ -10,9 +10,13 @@ static CUresult create(CUcontext *out, unsigned flags, struct device *device)
     if (!context)
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = context_open(context, device, flags);
-    if (result || !thread_push(context)) {
+    if (!result && !thread_push(context)) {
+        context_close(context);
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    if (result) {
         free(context);
-        return result ? result : CUDA_ERROR_OUT_OF_MEMORY;
+        return result;
     }
     context->holders = 1;
     *out = (CUcontext)context;

@@ -15,6 +15,15 @@ bool place_on_device(CUdeviceptr address, size_t bytes)
     return block_covers(address, bytes);
 }
 
+bool setting_fits(const struct setting *setting)
+{
+    size_t row_bytes, bytes;
+    return !__builtin_mul_overflow(setting->width, setting->element_bytes, &row_bytes) &&
+           !__builtin_mul_overflow(setting->to.pitch_bytes, setting->height - 1, &bytes) &&
+           !__builtin_add_overflow(bytes, row_bytes, &bytes) &&
+           place_on_device((CUdeviceptr)setting->to.start, bytes);
+}
+
 struct copy copy_linear(const void *to, const void *from, size_t bytes)
 {
     return (struct copy){

@@ -28,6 +28,9 @@ struct setting {
 /* Is that an address the device can use? Any other one is taken for the host's. */
 bool place_on_device(CUdeviceptr address, size_t bytes);
 
+/* Does all that is set lie in device memory? There must be something to set. */
+bool setting_fits(const struct setting *setting);
+
 struct copy copy_linear(const void *to, const void *from, size_t bytes);
 
 /* Do it at once. */

@@ -25,18 +25,29 @@ static CUresult place_in_array(const struct side *side, const struct copy *copy,
     return CUDA_SUCCESS;
 }
 
+/* Bytes from the first row or plane to the end of the last; false if no address goes that far. */
+static bool span(size_t before, size_t count, size_t step_bytes, size_t *bytes)
+{
+    size_t steps;
+    return !__builtin_add_overflow(before, count - 1, &steps) &&
+           !__builtin_mul_overflow(steps, step_bytes, &steps) &&
+           !__builtin_add_overflow(*bytes, steps, bytes);
+}
+
 /* With one row or one plane, the distance to the next one may be left out. */
 static CUresult place_in_memory(const struct side *side, const struct copy *copy,
                                 struct place *place)
 {
     CUdeviceptr start = side->type == CU_MEMORYTYPE_HOST ? (CUdeviceptr)side->host : side->device;
-    size_t pitch = side->pitch_bytes ? side->pitch_bytes : side->x_bytes + copy->width_bytes;
+    size_t reach, plane_bytes;
+    REQUIRE_VALUE(start && !__builtin_add_overflow(side->x_bytes, copy->width_bytes, &reach));
+    size_t pitch = side->pitch_bytes ? side->pitch_bytes : reach;
     size_t height = side->height ? side->height : side->y + copy->height;
-    REQUIRE_VALUE(start && pitch >= side->x_bytes + copy->width_bytes);
-    *place = (struct place){(char *)start, pitch, pitch * height};
-    size_t reach = (side->z + copy->depth - 1) * place->plane_bytes +
-                   (side->y + copy->height - 1) * pitch + side->x_bytes + copy->width_bytes;
+    REQUIRE_VALUE(pitch >= reach && !__builtin_mul_overflow(pitch, height, &plane_bytes));
+    REQUIRE_VALUE(span(side->y, copy->height, pitch, &reach) &&
+                  span(side->z, copy->depth, plane_bytes, &reach));
     REQUIRE_VALUE(side->type != CU_MEMORYTYPE_DEVICE || place_on_device(start, reach));
+    *place = (struct place){(char *)start, pitch, plane_bytes};
     return CUDA_SUCCESS;
 }
 

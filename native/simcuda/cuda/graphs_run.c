@@ -45,11 +45,9 @@ static CUresult run_setting(const struct node *node, struct progress *progress)
         .width = params->width,
         .height = params->height,
     };
-    size_t row_bytes = params->width * params->elementSize;
     if (!params->width || !params->height)
         return CUDA_SUCCESS;
-    REQUIRE(place_on_device(params->dst, params->pitch * (params->height - 1) + row_bytes),
-            CUDA_ERROR_ILLEGAL_ADDRESS);
+    REQUIRE(setting_fits(&setting), CUDA_ERROR_ILLEGAL_ADDRESS);
     setting_apply(&setting);
     progress->copies_ns += setting_duration_ns(&setting);
     return CUDA_SUCCESS;
@@ -166,13 +164,22 @@ CUresult graph_run(struct graph *graph, struct stream *stream, bool free_first)
     return conclude(graph, stream);
 }
 
-CUresult graph_reserve(const struct graph *graph)
+/* What a graph allocates on each device, with the graphs inside of it. */
+static void add_allocations(const struct graph *graph, uint64_t bytes[CARDS_MAX])
 {
-    uint64_t bytes[CARDS_MAX] = {0};
-    for (const struct node *node = graph->first; node; node = node->next)
+    for (const struct node *node = graph->first; node; node = node->next) {
         if (node->reservation)
             bytes[node->params.alloc.poolProps.location.id] +=
                 round_up(node->reservation->bytes, ALLOCATION_STEP);
+        if (node->child)
+            add_allocations(node->child, bytes);
+    }
+}
+
+CUresult graph_reserve(const struct graph *graph)
+{
+    uint64_t bytes[CARDS_MAX] = {0};
+    add_allocations(graph, bytes);
     for (int i = 0; i < devices_count(); i++) {
         struct pool *pool = bytes[i] ? pool_of_graphs(device_find(i)) : 0;
         CUresult result = pool ? pool_reserve(pool, bytes[i]) : CUDA_SUCCESS;

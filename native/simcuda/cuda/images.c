@@ -145,6 +145,24 @@ CUresult image_read_file(struct image *image, const char *path)
     return result;
 }
 
+static bool comes_again(const struct variable *variable)
+{
+    for (const struct variable *other = variable->next; other; other = other->next)
+        if (!strcmp(other->name, variable->name))
+            return true;
+    return false;
+}
+
+/* A fat binary has the same variables in several forms of its code, of which one is loaded. */
+size_t image_cost(const struct image *image)
+{
+    size_t bytes = image->bytes;
+    for (const struct variable *variable = image->variables; variable; variable = variable->next)
+        if (!comes_again(variable))
+            bytes += variable->bytes;
+    return bytes;
+}
+
 void image_free(struct image *image)
 {
     while (image->entries) {

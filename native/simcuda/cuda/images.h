@@ -42,6 +42,9 @@ CUresult image_read(struct image *image, const void *data);
 CUresult image_read_file(struct image *image, const char *path);
 void image_free(struct image *image);
 
+/* Device memory that it takes once it is loaded: its code and its variables. */
+size_t image_cost(const struct image *image);
+
 /* A file's contents with a zero after them, to be freed; NULL if it cannot be read. */
 char *read_whole_file(const char *path, size_t *bytes);
 

@@ -44,7 +44,7 @@ static CUresult load(CUlibrary *out, struct image *image)
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     library->image = *image;
-    library->cost_bytes = round_up(image->bytes, ALLOCATION_STEP);
+    library->cost_bytes = round_up(image_cost(image), ALLOCATION_STEP);
     CUresult result = library_settle(library, current_device());
     if (result) {
         image_free(image);

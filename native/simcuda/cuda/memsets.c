@@ -2,21 +2,12 @@
 #include "cuda/captures.h"
 #include "cuda/copies.h"
 
-static bool fits(CUdeviceptr start, size_t pitch, size_t row_bytes, size_t height)
-{
-    size_t bytes;
-    return !__builtin_mul_overflow(pitch, height - 1, &bytes) &&
-           !__builtin_add_overflow(bytes, row_bytes, &bytes) && place_on_device(start, bytes);
-}
-
 static CUresult set(CUdeviceptr start, size_t pitch, unsigned value, unsigned element_bytes,
                     size_t width, size_t height, CUstream handle)
 {
     ENTER_STREAM(stream, handle);
-    size_t row_bytes;
     if (!width || !height)
         return CUDA_SUCCESS;
-    REQUIRE_VALUE(!__builtin_mul_overflow(width, element_bytes, &row_bytes));
     REQUIRE_VALUE(start && start % element_bytes == 0);
     struct setting setting = {
         .to = {.start = (char *)start, .pitch_bytes = pitch},
@@ -27,7 +18,7 @@ static CUresult set(CUdeviceptr start, size_t pitch, unsigned value, unsigned el
     };
     if (stream->capture)
         return capture_setting(stream, &setting);
-    REQUIRE_VALUE(fits(start, pitch, row_bytes, height));
+    REQUIRE_VALUE(setting_fits(&setting));
     return setting_on(stream, &setting);
 }
 

@@ -123,7 +123,7 @@ CUresult variable_find(struct image *image, struct context *context, const char 
 /* Takes the image over, also if it fails. */
 static CUresult load(CUmodule *out, struct context *context, struct image *image)
 {
-    size_t cost_bytes = round_up(image->bytes, ALLOCATION_STEP);
+    size_t cost_bytes = round_up(image_cost(image), ALLOCATION_STEP);
     CUresult result = device_reserve(context->device, cost_bytes);
     struct module *module = result ? 0 : object_new(sizeof *module, KIND_MODULE, context);
     if (!module) {

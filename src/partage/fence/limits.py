@@ -127,6 +127,10 @@ def changed(card: CardLimits, change: Change) -> CardLimits:
     mode = _changed_mode(card, change)
     share = _either(change.compute_percent, card.share_millionths)
     ceiling = _either(change.ceiling_percent, card.ceiling_millionths or layout.WHOLE)
+    if change.compute_percent and mode in (Mode.NONE, Mode.BEST_EFFORT):
+        raise errors.InputError(
+            f"mode {mode} has no share", instead="leave compute out, or choose mode fixed or burst"
+        )
     if change.ceiling_percent is not None and mode is not Mode.BURST:
         raise errors.InputError(
             f"mode {mode} has no ceiling", instead="leave the ceiling out, or choose mode burst"

@@ -97,8 +97,8 @@ def _hook(found: Facts) -> Probe:
 
 
 def _none(level: Level, found: Facts) -> Probe:
-    reason = f"there is no NVIDIA driver ({found.no_driver})"
-    return _not(level, reason, "install it, or see why `nvidia-smi` fails")
+    reason = f"the NVIDIA driver does not answer ({found.no_driver})"
+    return _not(level, reason, "install it; after an update, reload it or reboot; try `nvidia-smi`")
 
 
 def _not(level: Level, reason: str, remedy: str) -> Probe:
