@@ -64,7 +64,9 @@ def test_a_change_can_be_for_one_card(root: roots.Root, tenant: tenants.Tenant) 
         tenants.change(root, "job", limits.Change(paused=True), uuid=making.uuid(3))
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None
+)
 @given(wanted=st.lists(strategies.changes(), max_size=6))
 def test_the_gate_is_open_exactly_while_something_is_limited(
     root: roots.Root, wanted: list[limits.Change]

@@ -28,7 +28,9 @@ def check(root: roots.Root, name: str) -> None:
         assert bytes(files.read(own, layout.Seat).uuid) == card.raw_uuid
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50, deadline=None
+)
 @given(asked=strategies.all_limits())
 def test_what_is_read_is_what_was_asked_for(root: roots.Root, asked: limits.Limits) -> None:
     """All limits survive the way through the file, and the gate is open when it has to be."""

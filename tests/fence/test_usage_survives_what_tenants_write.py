@@ -107,7 +107,9 @@ def test_without_a_quota_there_is_none_to_tell(root: roots.Root) -> None:
     assert usage.snapshot(root, "free").cards[0].quota_bytes is None
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None
+)
 @given(
     places=st.lists(
         st.tuples(st.integers(16, layout.Region.used_bytes.offset + 4096), st.binary(max_size=64)),

@@ -1,0 +1,135 @@
+/* Kills a process at one instruction after another of an allocation and a free, and has another
+ * process of the tenant allocate all there is after each death. Prints how many deaths there were.
+ *
+ *   stepper STRIDE MIB       the one who kills; a victim dies at every STRIDE-th instruction
+ *   stepper victim           allocates and frees once, between two stops
+ *   stepper survivor MIB     for each byte that comes in, allocates so much and answers with a byte
+ */
+#define _GNU_SOURCE
+#include <cuda.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { VICTIM_BYTES = 64 << 20 };
+
+static void begin(void)
+{
+    CUcontext context;
+    if (cuInit(0) || cuDevicePrimaryCtxRetain(&context, 0) || cuCtxSetCurrent(context))
+        exit(1);
+}
+
+static int victim(void)
+{
+    CUdeviceptr pointer;
+    begin();
+    cuMemAlloc(&pointer, 1); /* what is found at the first call is not found again */
+    cuMemFree(pointer);
+    raise(SIGSTOP);
+    cuMemAlloc(&pointer, VICTIM_BYTES);
+    cuMemFree(pointer);
+    raise(SIGSTOP);
+    return 0;
+}
+
+static int survivor(size_t bytes)
+{
+    CUdeviceptr pointer;
+    char order;
+    begin();
+    while (read(0, &order, 1) == 1) {
+        char result = (char)cuMemAlloc(&pointer, bytes);
+        if (!result)
+            cuMemFree(pointer);
+        if (write(1, &result, 1) != 1)
+            return 1;
+    }
+    return 0;
+}
+
+static int orders[2], results[2];
+
+static void start_survivor(const char *mib)
+{
+    if (pipe(orders) || pipe(results))
+        exit(1);
+    if (fork())
+        return;
+    dup2(orders[0], 0);
+    dup2(results[1], 1);
+    close(orders[1]);
+    execl("/proc/self/exe", "stepper", "survivor", mib, NULL);
+    exit(1);
+}
+
+static int survivor_is_well(void)
+{
+    char result = 1;
+    return write(orders[1], "?", 1) == 1 && read(results[0], &result, 1) == 1 && !result;
+}
+
+static int stopped_by(pid_t child, int signal)
+{
+    int status;
+    return waitpid(child, &status, 0) == child && WIFSTOPPED(status) && WSTOPSIG(status) == signal;
+}
+
+static pid_t start_victim(void)
+{
+    pid_t child = fork();
+    if (!child) {
+        ptrace(PTRACE_TRACEME, 0, 0, 0);
+        execl("/proc/self/exe", "stepper", "victim", NULL);
+        exit(1);
+    }
+    if (!stopped_by(child, SIGTRAP) || ptrace(PTRACE_CONT, child, 0, 0) ||
+        !stopped_by(child, SIGSTOP))
+        exit(3); /* may not be traced here */
+    return child;
+}
+
+/* False: its second stop came first. */
+static int step(pid_t child, long steps)
+{
+    int status;
+    for (; steps; steps--) {
+        if (ptrace(PTRACE_SINGLESTEP, child, 0, 0) || waitpid(child, &status, 0) != child)
+            exit(1);
+        if (WSTOPSIG(status) == SIGSTOP)
+            return 0;
+    }
+    return 1;
+}
+
+static int kill_all(long stride, const char *mib)
+{
+    int going = 1;
+    long deaths = 0;
+    start_survivor(mib);
+    for (long steps = 0; going; steps += stride, deaths++) {
+        pid_t child = start_victim();
+        going = step(child, steps);
+        kill(child, SIGKILL);
+        waitpid(child, NULL, 0);
+        if (!survivor_is_well()) {
+            printf("not well after %ld steps\n", steps);
+            return 1;
+        }
+    }
+    printf("%ld\n", deaths);
+    return 0;
+}
+
+int main(int count, char **arguments)
+{
+    if (count > 1 && !strcmp(arguments[1], "victim"))
+        return victim();
+    if (count > 2 && !strcmp(arguments[1], "survivor"))
+        return survivor((size_t)atoll(arguments[2]) << 20);
+    return count > 2 ? kill_all(atol(arguments[1]), arguments[2]) : 2;
+}

@@ -1,0 +1,168 @@
+"""Memory that is kept, reused, shared or outlives its handle is counted as long as it is there."""
+
+from __future__ import annotations
+
+from tests.native import fenced
+from tests.native.fenced import CONTEXT_BYTES, GIB, MIB, OUT_OF_MEMORY
+
+KEEP_ALL = "call('cuMemPoolSetAttribute', {pool}, 4, byref(c_uint64(2**64 - 1)))"
+DEFAULT_POOL = "made('cuDeviceGetDefaultMemPool', 0)"
+
+
+def assert_agreed(tenant: fenced.Tenant, process: fenced.Process, expected: int) -> None:
+    """The driver and the fence both have so much for the process."""
+    assert tenant.counted() == tenant.machine.truth() == {process.pid: expected}
+
+
+def test_what_a_pool_keeps_is_counted_and_given_up_to_whoever_needs_it(
+    tenant: fenced.Tenant, process: fenced.Process
+) -> None:
+    """A pool that returns nothing by itself does so before anything is refused."""
+    process(KEEP_ALL.format(pool=DEFAULT_POOL))
+    process("pointer = stream_pointer(600 * MIB)")
+    process("call('cuMemFreeAsync', pointer, 0); call('cuCtxSynchronize')")
+    assert_agreed(tenant, process, CONTEXT_BYTES + 600 * MIB)
+    process("linear = alloc(700 * MIB)")
+    assert_agreed(tenant, process, CONTEXT_BYTES + 700 * MIB)
+    assert process.code("stream_pointer(600 * MIB)") == OUT_OF_MEMORY
+    process("free(linear)")
+    assert process.code("stream_pointer(600 * MIB)") == 0
+
+
+def test_a_pool_reuses_what_it_has_at_the_quota(
+    tenant: fenced.Tenant, process: fenced.Process
+) -> None:
+    """Free and allocate again, with no wait in between, more than half of the quota each time."""
+    process(KEEP_ALL.format(pool=DEFAULT_POOL))
+    for _ in range(5):
+        process("pointer = stream_pointer(700 * MIB)")
+        process("call('cuMemFreeAsync', pointer, 0)")
+    assert_agreed(tenant, process, CONTEXT_BYTES + 700 * MIB)
+
+
+def test_memory_of_a_destroyed_pool_is_counted_until_the_last_of_it_is_freed(
+    tenant: fenced.Tenant, process: fenced.Process
+) -> None:
+    """CUDA keeps such a pool as long as any of its memory is in use."""
+    process("own = pool()")
+    process("parts = [made('cuMemAllocFromPoolAsync', 100 * MIB + 512, own, 0) for _ in range(3)]")
+    process("call('cuMemPoolDestroy', own)")
+    before = tenant.machine.truth()
+    assert tenant.counted() == before
+    assert before[process.pid] >= CONTEXT_BYTES + 300 * MIB
+    process("call('cuMemFreeAsync', parts.pop(), 0); free(parts.pop())")
+    assert tenant.counted()[process.pid] >= tenant.machine.truth()[process.pid]
+    process("call('cuMemFreeAsync', parts.pop(), 0); call('cuCtxSynchronize')")
+    assert_agreed(tenant, process, CONTEXT_BYTES)
+
+
+def test_a_graph_is_launched_again_with_the_memory_it_has(
+    tenant: fenced.Tenant, process: fenced.Process
+) -> None:
+    """Nothing more is asked for, even if it would not fit a second time."""
+    process("runnable = instantiated(nested(600 * MIB)[0])")
+    for _ in range(4):
+        process("call('cuGraphLaunch', runnable, 0)")
+    process("call('cuCtxSynchronize')")
+    assert_agreed(tenant, process, CONTEXT_BYTES + 600 * MIB)
+    process("call('cuDeviceGraphMemTrim', 0)")
+    assert_agreed(tenant, process, CONTEXT_BYTES)
+    process("call('cuGraphLaunch', runnable, 0); call('cuGraphExecDestroy', runnable)")
+    process("call('cuCtxSynchronize'); call('cuDeviceGraphMemTrim', 0)")
+    assert_agreed(tenant, process, CONTEXT_BYTES)
+
+
+def test_memory_of_graphs_is_given_up_to_whoever_needs_it(
+    tenant: fenced.Tenant, process: fenced.Process
+) -> None:
+    """And a graph that lost it that way gets it back when it runs again, or is refused."""
+    process("runnable = instantiated(nested(600 * MIB)[0])")
+    process("call('cuGraphLaunch', runnable, 0); call('cuCtxSynchronize')")
+    process("linear = alloc(700 * MIB)")
+    assert_agreed(tenant, process, CONTEXT_BYTES + 700 * MIB)
+    assert process.code("call('cuGraphLaunch', runnable, 0)") == OUT_OF_MEMORY
+    process("free(linear)")
+    process("call('cuGraphLaunch', runnable, 0)")
+    assert_agreed(tenant, process, CONTEXT_BYTES + 600 * MIB)
+
+
+def test_a_graph_with_the_handle_of_another_does_not_inherit_its_demand(
+    tenant: fenced.Tenant, process: fenced.Process
+) -> None:
+    """Handles come again; what a destroyed graph needed is no matter of the next one."""
+    process("empty = made('cuGraphCreate', 0); made('cuGraphAddEmptyNode', empty, 0, 0)")
+    process("full = graph(600 * MIB)[0]")
+    process("first = instantiated(full); call('cuGraphExecDestroy', first)")
+    process("next(e for e in iter(lambda: instantiated(empty), None) if e == first)")
+    process("alloc(700 * MIB)")
+    assert process.code("call('cuGraphLaunch', first, 0)") == 0
+
+
+def test_a_graph_that_is_uploaded_as_it_is_made_is_counted(
+    tenant: fenced.Tenant, process: fenced.Process
+) -> None:
+    """One of the flags of its making says so."""
+    upload = "made('cuGraphInstantiateWithParams', graph({})[0], byref(InstantiateParameters(2)))"
+    assert process.code(upload.format("900 * MIB")) == OUT_OF_MEMORY
+    assert_agreed(tenant, process, CONTEXT_BYTES)
+    process(upload.format("300 * MIB"))
+    assert tenant.counted() == tenant.machine.truth()
+
+
+def test_memory_of_another_process_is_counted_where_it_is_mapped(
+    tenant: fenced.Tenant, process: fenced.Process
+) -> None:
+    """Its creator may end before the other does; then only the other has it."""
+    other = tenant.started()
+    process("handle = physical(200 * MIB)")
+    shared = process("[made('cuMemExportToShareableHandle', handle, 1, 0, kind=c_int)][0]")
+    other(f"shared = os.open('/proc/{process.pid}/fd/{shared}', os.O_RDWR)")
+    other("handle = made('cuMemImportFromShareableHandle', shared, 1)")
+    both = {process.pid: CONTEXT_BYTES + 200 * MIB, other.pid: CONTEXT_BYTES}
+    assert tenant.counted() == both
+    other("at = addresses(200 * MIB); call('cuMemMap', at, 200 * MIB, 0, handle, 0)")
+    assert tenant.counted() == dict.fromkeys(both, CONTEXT_BYTES + 200 * MIB)
+    process.kill()
+    assert tenant.counted() == {other.pid: CONTEXT_BYTES + 200 * MIB}
+    other("call('cuMemRelease', handle); call('cuMemUnmap', at, 200 * MIB)")
+    assert_agreed(tenant, other, CONTEXT_BYTES)
+
+
+def test_memory_of_another_process_is_not_mapped_beyond_the_quota(
+    machine: fenced.Machine, tenant: fenced.Tenant, process: fenced.Process
+) -> None:
+    """Not even that of another tenant."""
+    stranger = machine.tenant("stranger", memory_bytes=4 * GIB).started()
+    stranger("handle = physical(2 * GIB)")
+    shared = stranger("made('cuMemExportToShareableHandle', handle, 1, 0, kind=c_int)")
+    process(f"shared = os.open('/proc/{stranger.pid}/fd/{shared}', os.O_RDWR)")
+    process("handle, at = made('cuMemImportFromShareableHandle', shared, 1), addresses(2 * GIB)")
+    assert process.code("call('cuMemMap', at, 2 * GIB, 0, handle, 0)") == OUT_OF_MEMORY
+    assert process.code("call('cuMemRelease', handle)") == 0
+    assert tenant.counted() == {process.pid: CONTEXT_BYTES}
+
+
+def test_a_primary_context_is_counted_as_long_as_anybody_retains_it(
+    tenant: fenced.Tenant, process: fenced.Process
+) -> None:
+    """Twice retained, it goes with the second release, and what was in it with it."""
+    process("made('cuDevicePrimaryCtxRetain', 0); alloc(100 * MIB)")
+    process("call('cuDevicePrimaryCtxRelease_v2', 0)")
+    assert_agreed(tenant, process, CONTEXT_BYTES + 100 * MIB)
+    process("call('cuDevicePrimaryCtxRelease_v2', 0)")
+    assert tenant.counted() == {process.pid: 0}
+    assert tenant.machine.truth() == {}
+    process("context(); alloc(700 * MIB)")
+    assert_agreed(tenant, process, CONTEXT_BYTES + 700 * MIB)
+
+
+def test_handles_of_contexts_that_come_again_start_from_nothing(
+    tenant: fenced.Tenant, process: fenced.Process
+) -> None:
+    """A context often gets the handle of the last one, and its memory the same addresses."""
+    for _ in range(20):
+        process("own = made('cuCtxCreate_v2', 0, 0)")
+        process("pointers = [alloc(10 * MIB) for _ in range(10)]; free(pointers.pop())")
+        assert_agreed(tenant, process, 2 * CONTEXT_BYTES + 90 * MIB)
+        process("call('cuCtxDestroy_v2', own)")
+        assert_agreed(tenant, process, CONTEXT_BYTES)

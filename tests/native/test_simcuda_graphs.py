@@ -1,0 +1,38 @@
+"""Graphs of the simulated driver run, change and allocate as they were built."""
+
+from __future__ import annotations
+
+from tests.native import areas
+from tests.native.areas import Area
+
+area = areas.fixture("sim_graphs.c")
+
+
+def test_nodes_run_after_those_they_depend_on(area: Area) -> None:
+    """In whatever order they were added; a circle cannot run at all."""
+    area("ordered")
+
+
+def test_a_graph_may_contain_graphs_functions_and_objects(area: Area) -> None:
+    """A child is a copy, and the last one who holds an object lets go of it."""
+    area("nested")
+
+
+def test_what_is_launched_can_be_changed(area: Area) -> None:
+    """A node's parameters, whether it runs, or all at once if the shape is the same."""
+    area("changed")
+
+
+def test_memory_of_a_graph_is_there_from_launch_to_free(area: Area) -> None:
+    """At the same address each time; afterwards it stays reserved until it is asked back."""
+    area("memory")
+
+
+def test_an_upload_takes_the_memory_of_all_graphs_within(area: Area) -> None:
+    """So that the launch need not."""
+    area("uploaded")
+
+
+def test_what_a_node_cannot_do_shows_at_the_launch(area: Area) -> None:
+    """With an error, whatever its numbers add up to."""
+    area("impossible")
