@@ -1,12 +1,14 @@
 /* Modules and libraries: code takes memory too.
  *
- * How much, nobody says. The image is an upper bound: it is taken before the load, and what the
- * card really lost stays counted after it. Others may allocate or free in between; the bound keeps
- * their noise from becoming ours. Code that the driver loads later, at its first use, is not seen
- * here. */
+ * How much, nobody says. The image with its variables is an upper bound: it is taken before the
+ * load, and what the card really lost stays counted after it. Others may allocate or free in
+ * between; the bound keeps their noise from becoming ours. A packed image cannot be looked into, so
+ * there what the card lost is believed even if it is more. Code that the driver loads later, at its
+ * first use, is not seen here. */
 #define _GNU_SOURCE
 #include "fence.h"
 #include <elf.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -24,12 +26,55 @@ struct fatbin_wrapper {
     const struct fatbin *image;
 };
 
+struct image {
+    uint64_t bytes;
+    bool packed; /* its variables cannot be seen */
+};
+
 static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
+/* With variables that have no bytes in the image because they begin as zeros. */
 static uint64_t elf_bytes(const Elf64_Ehdr *elf)
 {
-    return larger(elf->e_shoff + (uint64_t)elf->e_shnum * elf->e_shentsize,
-                  elf->e_phoff + (uint64_t)elf->e_phnum * elf->e_phentsize);
+    uint64_t bytes = larger(elf->e_shoff + (uint64_t)elf->e_shnum * elf->e_shentsize,
+                            elf->e_phoff + (uint64_t)elf->e_phnum * elf->e_phentsize);
+    const char *sections = (const char *)elf + elf->e_shoff;
+    for (unsigned i = 0; elf->e_shoff && i < elf->e_shnum; i++) {
+        const Elf64_Shdr *section = (const void *)(sections + (size_t)i * elf->e_shentsize);
+        if (section->sh_type == SHT_NOBITS)
+            bytes = larger(bytes, bytes + section->sh_size);
+    }
+    return bytes;
+}
+
+/* Of one declaration such as `.global .align 4 .v2 .b8 name[16][4]`, up to its end. */
+static uint64_t declared_bytes(const char *text, const char *end)
+{
+    uint64_t bytes = 8;
+    for (; text < end && *text != ';' && *text != '=' && *text != '{'; text++) {
+        bool digits = text + 2 < end && text[2] >= '0' && text[2] <= '9';
+        if (*text == '.' && strchr("busf", text[1]) && digits)
+            bytes = strtoull(text + 2, NULL, 10) / 8 + 1;
+        else if (*text == '.' && text[1] == 'v' && digits)
+            bytes *= 4;
+        else if (*text == '[' && __builtin_mul_overflow(bytes, strtoull(text + 1, NULL, 0), &bytes))
+            return NEVER_FITS;
+    }
+    return bytes;
+}
+
+static uint64_t ptx_bytes(const char *text, size_t length)
+{
+    static const char word[] = ".global";
+    uint64_t bytes = length;
+    const char *end = text + length, *at = text;
+    while ((at = memmem(at, (size_t)(end - at), word, sizeof word - 1))) {
+        bool declares = at == text || at[-1] == ' ' || at[-1] == '\n' || at[-1] == '\t';
+        at += sizeof word - 1;
+        if (declares)
+            bytes = larger(bytes, bytes + declared_bytes(at, end));
+    }
+    return bytes;
 }
 
 static bool begins(const void *image, const char *magic)
@@ -37,29 +82,32 @@ static bool begins(const void *image, const char *magic)
     return !strncmp(image, magic, strlen(magic));
 }
 
-static uint64_t image_bytes(const void *image)
+static struct image of_memory(const void *image)
 {
     const struct fatbin *fatbin = image;
     if (!image)
-        return 0;
+        return (struct image){0, false};
     if (begins(image, ELFMAG))
-        return elf_bytes(image);
+        return (struct image){elf_bytes(image), false};
     if (begins(image, FATBIN_WRAPPER))
         fatbin = ((const struct fatbin_wrapper *)image)->image;
     else if (!begins(image, FATBIN))
-        return strlen(image); /* PTX */
-    return fatbin->header_bytes + fatbin->body_bytes;
+        return (struct image){ptx_bytes(image, strlen(image)), false};
+    return (struct image){fatbin->header_bytes + fatbin->body_bytes, true};
 }
 
-static uint64_t file_bytes(const char *path)
+/* Not looked into: it may change between our look and the driver's. */
+static struct image of_file(const char *path)
 {
     struct stat about;
-    return path && !stat(path, &about) ? (uint64_t)about.st_size : 0;
+    bool found = path && !stat(path, &about);
+    return (struct image){found ? (uint64_t)about.st_size : 0, true};
 }
 
 struct load {
     struct charge charge;
     size_t free_bytes;
+    bool packed;
 };
 
 static size_t free_now(void)
@@ -69,27 +117,37 @@ static size_t free_now(void)
     return free_bytes;
 }
 
-static CUresult begin(struct load *load, uint64_t bytes)
+static CUresult begin(struct load *load, struct image image)
 {
-    CUresult result = charge_begin(&load->charge, bytes);
+    CUresult result = charge_begin(&load->charge, image.bytes);
+    load->packed = image.packed;
     if (!result && load->charge.counted)
         load->free_bytes = free_now();
     return result;
 }
 
+static void unload(enum ledger_kind kind, void *handle)
+{
+    if (kind == LEDGER_MODULE)
+        REAL(cuModuleUnload)(handle);
+    else
+        REAL(cuLibraryUnload)(handle);
+}
+
 static CUresult end(struct load *load, CUresult result, enum ledger_kind kind, void *handle)
 {
-    if (!result && load->charge.counted) {
-        size_t left = free_now();
-        uint64_t lost = load->free_bytes > left ? load->free_bytes - left : 0;
-        if (lost < load->charge.bytes)
-            charge_settle(&load->charge, lost);
+    size_t left = !result && load->charge.counted ? free_now() : load->free_bytes;
+    uint64_t lost = load->free_bytes > left ? load->free_bytes - left : 0;
+    bool known = !result && load->charge.counted && (load->packed || lost < load->charge.bytes);
+    if (known && !charge_settle(&load->charge, lost)) {
+        unload(kind, handle);
+        result = CUDA_ERROR_OUT_OF_MEMORY;
     }
     return charge_end(&load->charge, result, kind, (uint64_t)handle);
 }
 
 #define LOAD(kind, bytes, handle, call)                                                            \
-    struct load load;                                                                              \
+    struct load load = {0};                                                                        \
     CUresult result = begin(&load, bytes);                                                         \
     if (result)                                                                                    \
         return result;                                                                             \
@@ -98,24 +156,24 @@ static CUresult end(struct load *load, CUresult result, enum ledger_kind kind, v
 
 CUresult cuModuleLoad(CUmodule *module, const char *path)
 {
-    LOAD(LEDGER_MODULE, file_bytes(path), module, REAL(cuModuleLoad)(module, path));
+    LOAD(LEDGER_MODULE, of_file(path), module, REAL(cuModuleLoad)(module, path));
 }
 
 CUresult cuModuleLoadData(CUmodule *module, const void *image)
 {
-    LOAD(LEDGER_MODULE, image_bytes(image), module, REAL(cuModuleLoadData)(module, image));
+    LOAD(LEDGER_MODULE, of_memory(image), module, REAL(cuModuleLoadData)(module, image));
 }
 
 CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned count, int *options,
                             void **values)
 {
-    LOAD(LEDGER_MODULE, image_bytes(image), module,
+    LOAD(LEDGER_MODULE, of_memory(image), module,
          REAL(cuModuleLoadDataEx)(module, image, count, options, values));
 }
 
 CUresult cuModuleLoadFatBinary(CUmodule *module, const void *image)
 {
-    LOAD(LEDGER_MODULE, image_bytes(image), module, REAL(cuModuleLoadFatBinary)(module, image));
+    LOAD(LEDGER_MODULE, of_memory(image), module, REAL(cuModuleLoadFatBinary)(module, image));
 }
 
 CUresult cuModuleUnload(CUmodule module)
@@ -126,14 +184,14 @@ CUresult cuModuleUnload(CUmodule module)
 CUresult cuLibraryLoadData(CUlibrary *library, const void *image, int *jit, void **jit_values,
                            unsigned jit_count, int *options, void **values, unsigned count)
 {
-    LOAD(LEDGER_LIBRARY, image_bytes(image), library,
+    LOAD(LEDGER_LIBRARY, of_memory(image), library,
          REAL(cuLibraryLoadData)(library, image, jit, jit_values, jit_count, options, values, count));
 }
 
 CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *path, int *jit, void **jit_values,
                                unsigned jit_count, int *options, void **values, unsigned count)
 {
-    LOAD(LEDGER_LIBRARY, file_bytes(path), library,
+    LOAD(LEDGER_LIBRARY, of_file(path), library,
          REAL(cuLibraryLoadFromFile)(library, path, jit, jit_values, jit_count, options, values,
                                      count));
 }
