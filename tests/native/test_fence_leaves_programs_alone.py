@@ -49,7 +49,8 @@ def traced(command: list[str], environment: dict[str, str], folder: Path) -> lis
         leaving_out.leave_out("strace", ran.stderr.splitlines()[0])
     assert (ran.returncode, ran.stderr) == (0, "")
     calls = (re.sub(r"^\d+ +", "", line) for line in log.read_text().splitlines())
-    return [_plain(call) for call in calls if not call.startswith(MEMORY)]
+    begun = (call for call in calls if not call.startswith("<... "))  # the rest of an earlier line
+    return [_plain(call) for call in begun if not call.startswith(MEMORY)]
 
 
 def _plain(call: str) -> str:
