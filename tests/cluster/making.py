@@ -27,14 +27,16 @@ def schedule(plane: ControlPlane, port: int, *, advertised: Iterable[str] = ADVE
     plane.start_scheduler(configuration)
 
 
-def eventually(check: Callable[[], Any], *, patience_s: float = 30.0) -> Any:
-    """What the check returns once it is true; fails if it never is."""
+def eventually(
+    check: Callable[[], Any], *, patience_s: float = 30.0, why: Callable[[], str] = str
+) -> Any:
+    """What the check returns once it is true; fails if it never is, and says ``why``."""
     deadline = time.monotonic() + patience_s
     while True:
         found = check()
         if found:
             return found
-        assert time.monotonic() < deadline, f"still not so after {patience_s:g} s"
+        assert time.monotonic() < deadline, f"still not so after {patience_s:g} s\n{why()}"
         time.sleep(0.05)
 
 

@@ -29,6 +29,10 @@ NODES, CARDS, CARD_MIB = 40, 4, 16384
 PODS = int(os.environ.get("PARTAGE_STORM_PODS", "600"))
 STORM_S = float(os.environ.get("PARTAGE_STORM_SECONDS", "30"))
 
+# A bind without an answer keeps its room for 90 s, and others may queue up behind it. It has to be
+# less than the five minutes after which kube-scheduler tries again by itself, without a kick.
+PATIENCE_S = 270.0
+
 Ask = Callable[[random.Random], dict[str, int]]
 
 _DIALECTS: dict[str, Ask] = {
@@ -64,7 +68,7 @@ def test_no_card_is_ever_over_and_in_the_end_all_that_fits_is_bound(
     storm = _Storm(plane, extender, source)
     storm.create_all()
     storm.rage(STORM_S)
-    making.eventually(lambda: _settled(storm.sample()), patience_s=120)
+    making.eventually(lambda: _settled(storm.sample()), patience_s=PATIENCE_S, why=storm.remains)
     everything = storm.sample()
     bound = [pod for pod in everything if pod["spec"].get("nodeName")]
     assert len(bound) > PODS // 2
@@ -109,6 +113,15 @@ class _Storm:
         found = self._plane.client.list_all("Pod")
         _check([pod for pod in found if pod["spec"].get("nodeName")])
         return found
+
+    def remains(self) -> str:
+        """Which pods wait though they would fit, and what the extender said last."""
+        found = self.sample()
+        world = _rebuilt(found)
+        waiting = [pod for pod in found if not pod["spec"].get("nodeName")]
+        names = [p["metadata"]["name"] for p in waiting if _fits(world, _read(p))]
+        events = [f"{name}: {making.events(self._plane, name)[-1:]}" for name in names]
+        return "\n".join([*events, self._extender.log()])
 
     def _churn(self) -> None:
         """Delete some pods, most of them bound, and make new ones of the same names."""
