@@ -122,10 +122,7 @@ def test_a_grant_that_no_pod_asked_for_shows_its_cards() -> None:
     [
         (
             {"aliyun.com/gpu-mem": 3},
-            {
-                "ALIYUN_COM_GPU_MEM_ASSIGNED": "true",
-                "ALIYUN_COM_GPU_MEM_ASSUME_TIME": str(making.NOW_NS),
-            },
+            {"ALIYUN_COM_GPU_MEM_ASSIGNED": "true"},
         ),
         ({"tencent.com/vcuda-core": 100}, {"tencent.com/gpu-assigned": "true"}),
         ({"nvidia.com/gpumem": 3}, {"hami.io/bind-phase": "success"}),
@@ -138,4 +135,4 @@ def test_annotations_tell_when_cards_have_been_handed_over(
 ) -> None:
     """Families with a second state of a pod have it set when its containers get their cards."""
     grant = making.grant(making.single(limits), making.node(16384), 0)
-    assert registry.assigned(grant, now_ns=making.NOW_NS) == changed
+    assert registry.assigned(grant) == changed

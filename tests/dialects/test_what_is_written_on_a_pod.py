@@ -171,8 +171,8 @@ def test_the_grant_is_recorded_as_versioned_json() -> None:
         '{"version":1,"uid":"uid-1","node":"node-a","dialect":"aliyun","containers":['
         '{"name":"main","shares":[{"uuid":"GPU-0","index":0,"memory_mib":3072,'
         '"compute_percent":0,"exclusive":false}],"role":"app","compute_ceiling_percent":0,'
-        '"compute_mode":"node","memory_enforced":true}],"qos":"normal","tag":"aliyun/memory",'
-        '"exclusive_node":false,"policy":"binpack"}'
+        '"compute_mode":"node","memory_enforced":true,"fence":""}],"qos":"normal",'
+        '"tag":"aliyun/memory","exclusive_node":false,"policy":"binpack"}'
     )
 
 

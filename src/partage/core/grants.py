@@ -37,6 +37,7 @@ class ContainerGrant(msgspec.Struct, frozen=True, kw_only=True):
     compute_ceiling_percent: int = 0
     compute_mode: demands.ComputeMode = demands.ComputeMode.BEST_EFFORT
     memory_enforced: bool = True
+    fence: str = ""  # the level in force, once the container was started; "none": it needs none
 
 
 class Pod(msgspec.Struct, frozen=True):

@@ -98,8 +98,10 @@ class Aliyun(base.Dialect):
             annotations[ALLOCATION] = _allocation(bound)
         return base.Marks(annotations)
 
-    def assigned(self, now_ns: int) -> dict[str, str]:
-        return {ASSIGNED: "true", ASSUME_TIME: str(now_ns)}
+    def assigned(self) -> dict[str, str]:
+        # The original writes the present into ASSUME_TIME, and so nobody knows any more when the
+        # pod was placed. Its own tools read that annotation only while ASSIGNED is "false".
+        return {ASSIGNED: "true"}
 
     def environment(self, start: base.Start) -> dict[str, str]:
         unit = start.settings.memory_unit_mib
@@ -118,6 +120,18 @@ class Aliyun(base.Dialect):
         count = node.amount(COUNT)
         each = node.amount(MEMORY) // count if count else 0
         return nodes.counted(count, each * nodes.unit_mib(each))
+
+    def offered(self, node: cards.Node, settings: base.Settings) -> dict[str, int]:
+        modes = node.traits & {trait(mode) for mode in EXCLUSIVE_MODES + SHARING_MODES}
+        if modes & {trait(mode) for mode in EXCLUSIVE_MODES}:
+            return {}
+        found = {MEMORY: base.units(node, settings.memory_unit_mib)}
+        if not modes or trait("core_mem") in modes:
+            found[CORE] = base.percents(node)
+        return found
+
+    def reported(self, node: cards.Node) -> dict[str, int]:
+        return {COUNT: len(node.cards)}
 
     def granted(self, request: base.Request, node: cards.Node) -> grants.Grant | None:
         request = _as_counted(request)

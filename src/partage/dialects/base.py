@@ -28,6 +28,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     memory_unit_mib: int = 1024  # of aliyun.com/gpu-mem: GiB, or 1 where the plugin counts MiB
     qgpu_max_cards: int = 2  # among which one qGPU slice may be split
     policies: tuple[str, ...] = ("binpack", "priced", "spread")  # names that pods may ask for
+    hami_split: int = 10  # how many pods of HAMi a card can have at most; HAMi's own default
 
 
 def other_unit(settings: Settings) -> Settings:
@@ -100,7 +101,7 @@ class Dialect(Protocol):
         """The family's own annotations and labels for a pod that is being bound."""
         return Marks()
 
-    def assigned(self, _now_ns: int, /) -> dict[str, str]:
+    def assigned(self) -> dict[str, str]:
         """The annotations that change when the pod's containers have been given their cards."""
         return {}
 
@@ -114,6 +115,18 @@ class Dialect(Protocol):
         Raises :class:`partage.dialects.nodes.Unreadable` where what it says makes no sense.
         """
         return ()
+
+    def offered(self, _node: cards.Node, _settings: Settings, /) -> dict[str, int]:
+        """How much of each resource the node's device plugins offer, by the family's units.
+
+        It is what the kubelet counts by, and the most that could be asked for if nobody else asked
+        in other words: which card has room is decided elsewhere.
+        """
+        return {}
+
+    def reported(self, _node: cards.Node, /) -> dict[str, int]:
+        """The amounts that the family writes into the status of a node, without a plugin."""
+        return {}
 
     def granted(self, _request: Request, _node: cards.Node, /) -> grants.Grant | None:
         """The grant that the family's own system recorded on a bound pod; None if it did not.
@@ -131,6 +144,16 @@ def containers(
         demands.ContainerDemand(asking.name, read(asking), asking.role)
         for asking in request.askings
     )
+
+
+def percents(node: cards.Node) -> int:
+    """All cards of a node, in percent of one."""
+    return cards.FULL_PERCENT * len(node.cards)
+
+
+def units(node: cards.Node, unit_mib: int) -> int:
+    """The memory of all cards in units, of which each must lie on one card."""
+    return sum(card.memory_mib // unit_mib for card in node.cards)
 
 
 def card(node: cards.Node, uuid: str) -> cards.Card:

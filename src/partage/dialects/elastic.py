@@ -34,6 +34,10 @@ class Elastic(base.Dialect):
         containers = base.containers(request, _demand)
         return demands.PodDemand(containers=containers, dialect=self.name)
 
+    def offered(self, node: cards.Node, _settings: base.Settings) -> dict[str, int]:
+        amounts = {"gpu-core": base.percents(node), "gpu-memory": base.units(node, 1)}
+        return {f"{domain}/{name}": n for domain in DOMAINS for name, n in amounts.items()}
+
     def advertised(self, node: nodes.Node) -> tuple[cards.Card, ...]:
         for domain in DOMAINS:
             count = node.amount(f"{domain}/gpu-core") // 100

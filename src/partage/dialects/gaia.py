@@ -36,6 +36,9 @@ class Gaia(base.Dialect):
         containers = base.containers(request, lambda asking: _demand(asking, ceiling))
         return demands.PodDemand(containers=containers, dialect=self.name)
 
+    def offered(self, node: cards.Node, _settings: base.Settings) -> dict[str, int]:
+        return {CORE: base.percents(node), MEMORY: base.units(node, _BLOCK_MIB)}
+
     def advertised(self, node: nodes.Node) -> tuple[cards.Card, ...]:
         return nodes.divided(node, node.amount(CORE) // 100, MEMORY, _BLOCK_MIB)
 
@@ -62,7 +65,7 @@ class Gaia(base.Dialect):
             }
         )
 
-    def assigned(self, _now_ns: int) -> dict[str, str]:
+    def assigned(self) -> dict[str, str]:
         return {ASSIGNED: "true"}
 
     def granted(self, request: base.Request, node: cards.Node) -> grants.Grant | None:

@@ -100,13 +100,17 @@ class Hami(base.Dialect):
             found.append(f"{reading.annotation_field(WEIGHTS)} has no effect")
         return tuple(found)
 
+    def offered(self, node: cards.Node, settings: base.Settings) -> dict[str, int]:
+        # Its other resources are known to its scheduler only; kubelets never see them.
+        return {CARDS: settings.hami_split * len(node.cards)}
+
     def advertised(self, node: nodes.Node) -> tuple[cards.Card, ...]:
         return hami_records.registered(node)
 
     def marks(self, bound: base.Bound) -> base.Marks:
         return hami_records.marks(bound)
 
-    def assigned(self, _now_ns: int) -> dict[str, str]:
+    def assigned(self) -> dict[str, str]:
         return {hami_records.BIND_PHASE: "success"}
 
     def environment(self, start: base.Start) -> dict[str, str]:

@@ -28,16 +28,19 @@ UUIDS = "partage.dev/uuids"
 QOS = "partage.dev/qos"
 CEILING = "partage.dev/compute-ceiling"
 POLICY = "partage.dev/policy"
+FENCE = "partage.dev/fence"  # the weakest fence that will do, for pods of every dialect
 GRANT = "partage.dev/grant"
 
 DOMAIN = "partage.dev/"
-_ANNOTATIONS = (CARDS, MODELS, UUIDS, QOS, CEILING, POLICY, GRANT)
+_ANNOTATIONS = (CARDS, MODELS, UUIDS, QOS, CEILING, POLICY, FENCE, GRANT)
+FENCES = ("driver", "mps", "hook", "advisory")  # from the strongest
 
 ENFORCED_LABEL = "partage.dev/memory"
 ENFORCED = "partage/memory-enforced"
 VERSION = 1
 _MOST_MIB = 1 << 32
 _NOT = "!"
+_TENANTS = 256  # of one card, as many as the fence has seats for
 
 
 class Native(base.Dialect):
@@ -56,6 +59,16 @@ class Native(base.Dialect):
         if CARDS in pod.metadata.annotations:
             return True
         return any(name.startswith(DOMAIN) for name in pods.resources(pod))
+
+    def offered(self, node: cards.Node, _settings: base.Settings) -> dict[str, int]:
+        percents = base.percents(node)
+        return {
+            # A container may ask for a share of so many cards, so this counts seats, not cards.
+            CARDS: _TENANTS * len(node.cards),
+            MEMORY: base.units(node, 1),
+            PERCENT: percents,
+            COMPUTE: percents,
+        }
 
     def demand(self, request: base.Request) -> demands.PodDemand:
         _check_names(request.pod)
@@ -96,6 +109,11 @@ def _check_names(pod: pods.Pod) -> None:
         if annotation.startswith(DOMAIN) and annotation not in _ANNOTATIONS:
             instead = "write " + " or ".join(_ANNOTATIONS)
             raise reading.annotation_error(annotation, "there is no such word", instead=instead)
+
+
+def fence(pod: pods.Pod) -> str:
+    """The weakest fence that the pod wants to be behind; empty if it does not say."""
+    return reading.annotation_choice(pod, FENCE, FENCES)
 
 
 def encode(grant: grants.Grant) -> str:

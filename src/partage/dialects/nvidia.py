@@ -43,6 +43,11 @@ class Nvidia(base.Dialect):
             refused_by=tuple(map(aliyun.trait, aliyun.SHARING_MODES)),
         )
 
+    def offered(self, node: cards.Node, _settings: base.Settings) -> dict[str, int]:
+        if node.traits & {aliyun.trait(mode) for mode in aliyun.SHARING_MODES}:
+            return {}
+        return {CARDS: len(node.cards)}
+
     def advertised(self, node: nodes.Node) -> tuple[cards.Card, ...]:
         return discovered(node) if node.amount(CARDS) else ()
 

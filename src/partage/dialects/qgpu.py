@@ -51,6 +51,10 @@ class Qgpu(base.Dialect):
     }
     compute_modes: ClassVar = {f"qgpu/{policy}": mode for policy, (_, mode) in _POLICIES.items()}
 
+    def offered(self, node: cards.Node, _settings: base.Settings) -> dict[str, int]:
+        percents = base.percents(node)
+        return {CORE: percents, GREEDY: percents, MEMORY: base.units(node, _GIB)}
+
     def demand(self, request: base.Request) -> demands.PodDemand:
         spoken = reading.annotation_choice(request.pod, CLASS, tuple(_CLASSES))
         qos = _CLASSES.get(spoken, demands.Qos.NORMAL)

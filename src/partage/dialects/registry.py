@@ -50,7 +50,10 @@ _RESOURCES = frozenset(name for dialect in DIALECTS for name in dialect.resource
 def demand(pod: pods.Pod, settings: base.Settings) -> demands.PodDemand | None:
     """What the pod asks for; None if it asks for no card in any known dialect."""
     dialect = _spoken(pod)
-    return None if dialect is None else dialect.demand(_request(pod, dialect, settings))
+    if dialect is None:
+        return None
+    native.fence(pod)  # raises for a level that does not exist
+    return dialect.demand(_request(pod, dialect, settings))
 
 
 def warnings(pod: pods.Pod, settings: base.Settings) -> tuple[str, ...]:
@@ -73,9 +76,9 @@ def marks(
     return base.Marks({native.GRANT: native.encode(grant), **own.annotations}, own.labels)
 
 
-def assigned(grant: grants.Grant, *, now_ns: int) -> dict[str, str]:
+def assigned(grant: grants.Grant) -> dict[str, str]:
     """The annotations that change once the pod's containers have been given their cards."""
-    return _dialect(grant).assigned(now_ns)
+    return _dialect(grant).assigned()
 
 
 def environment(
@@ -87,6 +90,22 @@ def environment(
     """What the family's programs expect to find in the container's environment."""
     start = base.Start(grant=grant, container=container, node=node, settings=settings)
     return _dialect(grant).environment(start)
+
+
+def offered(
+    node: cards.Node, settings: base.Settings, spoken: Collection[str]
+) -> dict[str, int]:
+    """How much of each resource a node with these cards offers in these dialects."""
+    found: dict[str, int] = {}
+    for dialect in _named(spoken):
+        for resource, amount in dialect.offered(node, settings).items():
+            found[resource] = max(amount, found.get(resource, 0))
+    return found
+
+
+def reported(node: cards.Node, spoken: Collection[str]) -> dict[str, int]:
+    """The amounts that these dialects write into the status of a node by themselves."""
+    return {r: n for dialect in _named(spoken) for r, n in dialect.reported(node).items()}
 
 
 def granted(
@@ -293,6 +312,10 @@ def _spoken(pod: pods.Pod) -> base.Dialect | None:
 
 def _request(pod: pods.Pod, dialect: base.Dialect, settings: base.Settings) -> base.Request:
     return base.Request(pod, reading.askings(pod, dialect.resources), settings)
+
+
+def _named(spoken: Collection[str]) -> Iterator[base.Dialect]:
+    return (dialect for dialect in DIALECTS if dialect.name in spoken)
 
 
 def _dialect(grant: grants.Grant) -> base.Dialect:

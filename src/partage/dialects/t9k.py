@@ -47,6 +47,13 @@ class T9k(base.Dialect):
             containers=containers, dialect=self.name, refused_by=tuple(sorted(refusing))
         )
 
+    def offered(self, node: cards.Node, _settings: base.Settings) -> dict[str, int]:
+        whole = {CARDS: len(node.cards), NODE: min(1, len(node.cards))}
+        shared = {PERCENT: base.percents(node)}
+        if _SHARED in node.traits:
+            return shared
+        return whole if _EXCLUSIVE in node.traits else whole | shared
+
     def advertised(self, node: nodes.Node) -> tuple[cards.Card, ...]:
         advertised = any(map(node.amount, self.resources))
         return nvidia.discovered(node) if advertised else ()
