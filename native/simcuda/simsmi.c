@@ -25,10 +25,14 @@ static const char HELP[] =
     "  simsmi -p              list the processes, one in a line: card, process, bytes of memory,\n"
     "                         nanoseconds of work done so far\n"
     "  simsmi xid CARD CODE   raise an Xid error, which NVML tells to those who wait for it\n"
+    "  simsmi alarm CODE      raise an Xid error of no card in particular\n"
     "  simsmi ecc CARD COUNT  add errors of memory that cannot be corrected\n"
+    "  simsmi soft CARD COUNT add errors of memory that were corrected\n"
+    "  simsmi remap CARD 0    let a row of memory wait for its remapping; 1: let that fail\n"
     "  simsmi lose CARD       let a card fall off the bus: nothing works on it any more\n"
     "  simsmi heal CARD       undo all of that\n"
     "  simsmi reset           heal all cards\n"
+    "  simsmi unload          let NVML find no driver, until simsmi load\n"
     "\n"
     "CARD is an index or a UUID. The machine is that of SIMCUDA_STATE, and is made if there is\n"
     "none, as SIMCUDA_CARDS or SIMCUDA_CONFIG say.\n"
@@ -68,6 +72,8 @@ static int list_cards(void)
     const struct facts *facts = &machine()->facts;
     char uuid[41];
     for (uint32_t i = 0; i < facts->card_count; i++) {
+        if (!card_seen(&here, i))
+            continue;
         print_uuid(facts->cards[i].uuid, uuid);
         printf("GPU %u: %s (UUID: %s)\n", i, facts->cards[i].name, uuid);
     }
@@ -122,6 +128,8 @@ static void each_process(void (*show_one)(uint32_t index, const struct usage *us
 {
     static struct usage usage[SLOTS];
     for (uint32_t i = 0; i < machine()->facts.card_count; i++) {
+        if (!card_seen(&here, i))
+            continue;
         unsigned count = card_usage(&here, &machine()->cards[i], USAGE_WINDOW_NS, usage);
         for (unsigned j = 0; j < count; j++)
             show_one(i, &usage[j]);
@@ -143,7 +151,8 @@ static int show(void)
     rule();
     row("GPU  %-32s %11s /%11s  %s", "Name", "Memory", "Total", "Busy");
     for (uint32_t i = 0; i < facts->card_count; i++)
-        show_card(i);
+        if (card_seen(&here, i))
+            show_card(i);
     rule();
     row("GPU %10s  %-21s %11s %13s   %s", "PID", "Process", "Memory", "Work done", "Busy");
     each_process(show_process);
@@ -170,13 +179,27 @@ static uint32_t find_card(const char *text)
 
 static void raise_xid(uint32_t card, unsigned long long code)
 {
+    if (!xid_of_application(code))
+        machine()->cards[card].reset_needed = true;
     incident_raise(machine(), (struct incident){card, INCIDENT_XID, code});
 }
 
 static void add_errors(uint32_t card, unsigned long long count)
 {
     machine()->cards[card].ecc_errors += count;
+    machine()->cards[card].reset_needed = true;
     incident_raise(machine(), (struct incident){card, INCIDENT_DOUBLE_BIT, 0});
+}
+
+static void add_corrected(uint32_t card, unsigned long long count)
+{
+    machine()->cards[card].ecc_corrected += count;
+    incident_raise(machine(), (struct incident){card, INCIDENT_SINGLE_BIT, 0});
+}
+
+static void remap(uint32_t card, unsigned long long failed)
+{
+    machine()->cards[card].rows |= failed ? ROWS_FAILED : ROWS_PENDING;
 }
 
 static void lose(uint32_t card, unsigned long long unused)
@@ -188,15 +211,24 @@ static void lose(uint32_t card, unsigned long long unused)
 
 static void heal(uint32_t card, unsigned long long unused)
 {
+    struct card *healed = &machine()->cards[card];
     (void)unused;
-    machine()->cards[card].lost = false;
-    machine()->cards[card].ecc_errors = 0;
+    healed->ecc_errors = healed->ecc_corrected = 0;
+    healed->rows = 0;
+    healed->reset_needed = false;
+    healed->lost = false;
 }
 
 static int reset(void)
 {
     for (uint32_t i = 0; i < machine()->facts.card_count; i++)
         heal(i, 0);
+    return EXIT_SUCCESS;
+}
+
+static int set_unloaded(bool unloaded)
+{
+    __atomic_store_n(&machine()->unloaded, unloaded, __ATOMIC_RELEASE);
     return EXIT_SUCCESS;
 }
 
@@ -207,22 +239,37 @@ static const struct command {
 } COMMANDS[] = {
     {"xid", true, raise_xid},
     {"ecc", true, add_errors},
+    {"soft", true, add_corrected},
+    {"remap", true, remap},
     {"lose", false, lose},
     {"heal", false, heal},
 };
 
+static bool parse_number(const char *text, unsigned long long *number)
+{
+    char *end;
+    *number = strtoull(text, &end, 10);
+    return end != text && !*end;
+}
+
 static int run_on_card(const struct command *command, char **arguments, int count)
 {
     unsigned long long number = 0;
-    char *end = "";
     if (count != 1 + command->takes_number)
         return refuse("wrong number of arguments");
     uint32_t card = find_card(arguments[0]);
-    if (command->takes_number)
-        number = strtoull(arguments[1], &end, 10);
-    if (*end || (command->takes_number && end == arguments[1]))
+    if (command->takes_number && !parse_number(arguments[1], &number))
         return refuse("not a number");
     command->run(card, number);
+    return EXIT_SUCCESS;
+}
+
+static int raise_alarm(const char *text)
+{
+    unsigned long long code;
+    if (!parse_number(text, &code))
+        return refuse("not a number");
+    incident_raise(machine(), (struct incident){NO_CARD, INCIDENT_XID, code});
     return EXIT_SUCCESS;
 }
 
@@ -239,6 +286,10 @@ int main(int count, char **arguments)
         return list_processes();
     if (!strcmp(word, "reset") && count == 2)
         return reset();
+    if ((!strcmp(word, "load") || !strcmp(word, "unload")) && count == 2)
+        return set_unloaded(*word == 'u');
+    if (!strcmp(word, "alarm") && count == 3)
+        return raise_alarm(arguments[2]);
     for (size_t i = 0; i < sizeof COMMANDS / sizeof COMMANDS[0]; i++)
         if (!strcmp(word, COMMANDS[i].name))
             return run_on_card(&COMMANDS[i], arguments + 2, count - 2);

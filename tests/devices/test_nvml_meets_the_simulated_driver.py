@@ -10,6 +10,8 @@ import sys
 import msgspec
 import pytest
 
+from partage.core import cards
+from partage.core.cards import Link
 from tests import simulated
 
 MIB = 1 << 20
@@ -76,6 +78,90 @@ def test_cards_are_found_with_their_facts(machine: dict[str, str]) -> None:
     assert str(one["uuid"]).startswith("GPU-")
     assert one["uuid"] != other["uuid"]
     assert one["problem"] == other["problem"] == ""
+    assert (one["utilization_percent"], one["temperature_c"]) == (0, 40)
+
+
+def test_readings_are_taken_of_all_cards(machine: dict[str, str]) -> None:
+    """What they do now; one that is lost is there without numbers."""
+    script = """
+import msgspec, subprocess, sys
+from partage.devices import nvml
+with nvml.Nvml() as driver:
+    for words in ("soft 1 5", "ecc 1 7", "lose 0"):
+        subprocess.run([sys.argv[1], *words.split()], check=True)
+    print(msgspec.json.encode(driver.readings()).decode())
+"""
+    wanted = [each["uuid"] for each in devices(machine)]
+    with subprocess.Popen(
+        [sys.executable, "-I", str(CLIENT)],
+        env=machine | {"CUDA_VISIBLE_DEVICES": "1"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as client:
+        assert client.stdout is not None
+        assert client.stdout.readline() == b"ready\n"
+        told = simulated.python(script, simulated.LIBRARIES / "simsmi", environment=machine)
+        client.kill()
+    lost, other = msgspec.json.decode(told, type=list[dict[str, object]])
+
+    assert set(lost.values()) == {0, None}
+    assert other == {
+        "index": 1,
+        "uuid": wanted[1],
+        "used_bytes": 300 * MIB,
+        "utilization_percent": 0,
+        "temperature_c": 40,
+        "power_mw": 60000,
+        "corrected_errors": 5,
+        "uncorrected_errors": 7,
+    }
+
+
+def card_links(machine: dict[str, str]) -> list[dict[int, int]]:
+    """What each card tells decisions of its links, by the others' index."""
+    script = """
+import msgspec
+from partage.devices import nvml
+with nvml.Nvml() as driver:
+    cards = [device.card for device in driver.devices() if device.card]
+print(msgspec.json.encode(cards).decode())
+"""
+    told = simulated.python(script, environment=machine)
+    found = msgspec.json.decode(told, type=list[cards.Card])
+    index = {card.uuid: card.index for card in found}
+    return [{index[uuid]: near for uuid, near in card.links} for card in found]
+
+
+def test_cards_tell_how_near_they_are(tmp_path: pathlib.Path) -> None:
+    """Neighbours below one switch, four below one bridge, others beyond the processors."""
+    assert card_links(simulated.machine(tmp_path, cards="5x16GiB"))[1] == {
+        0: Link.PIX,
+        2: Link.PHB,
+        3: Link.PHB,
+        4: Link.SYS,
+    }
+
+
+def test_links_of_nvlink_add_up(tmp_path: pathlib.Path) -> None:
+    """Two of them between neighbours that have it; the last card has no such neighbour."""
+    found = card_links(simulated.machine(tmp_path, cards="3x16GiB:A100-SXM4,16GiB"))
+
+    assert found[0] == {1: 2 * Link.NVLINK, 2: Link.PHB, 3: Link.PHB}
+    assert found[1] == {0: 2 * Link.NVLINK, 2: Link.PHB, 3: Link.PHB}
+    assert found[2] == {0: Link.PHB, 1: Link.PHB, 3: Link.PIX}
+
+
+def test_a_lost_card_takes_no_links_from_others(machine: dict[str, str]) -> None:
+    """It has none, and is none's neighbour."""
+    simsmi = simulated.LIBRARIES / "simsmi"
+    machine = machine | {"SIMCUDA_CARDS": "4x16GiB"}
+    subprocess.run([simsmi, "lose", "0"], env=machine, check=True, timeout=30)
+
+    assert card_links(machine) == [
+        {2: Link.PHB, 3: Link.PHB},
+        {1: Link.PHB, 3: Link.PIX},
+        {1: Link.PHB, 2: Link.PIX},
+    ]
 
 
 def test_processes_are_found_with_their_memory(machine: dict[str, str]) -> None:

@@ -73,10 +73,13 @@ def test_what_a_card_does_not_tell_is_none(
         "model": "Odd 1",
         "memory_mib": 16384,
         "used_mib": 1024,
+        "utilization_percent": None,
+        "temperature_c": None,
         "bus": "00000000:a1:00.0",
         "numa": 1,
         "compute_capability": None,
         "mig": None,
+        "links": [],
         "problem": "",
     }
     assert found[VAGUE]["numa"] is None
@@ -92,6 +95,25 @@ with nvml.Nvml() as driver:
     print(*(device.card.healthy if device.card else None for device in driver.devices()))
 """
     assert simulated.python(script, environment=environment) == "True None None True\n"
+
+
+def test_a_lost_card_hides_no_reading(environment: dict[str, str]) -> None:
+    """Each card is there with what it tells, which may be nothing."""
+    script = """
+import msgspec
+from partage.devices import nvml
+with nvml.Nvml() as driver:
+    print(msgspec.json.encode(driver.readings()).decode())
+"""
+    told = simulated.python(script, environment=environment)
+    found = msgspec.json.decode(told, type=list[dict[str, object]])
+
+    assert [each["index"] for each in found] == [0, 1, 2, 3]
+    assert [each["used_bytes"] for each in found] == [1 << 30, None, None, 1 << 30]
+    assert found[GOOD]["uuid"] == "GPU-00000001-0000-4000-8000-000000000001"
+    assert set(found[GONE].values()) == {GONE, None}
+    unknown = ("utilization_percent", "temperature_c", "power_mw", "corrected_errors")
+    assert [found[GOOD][name] for name in unknown] == [None] * 4
 
 
 def test_processes_are_there_once_with_all_their_memory(environment: dict[str, str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
@@ -11,7 +12,8 @@ from tests.native import fenced
 from tests.native.fenced import CONTEXT_BYTES, GIB, MIB
 
 UNAVAILABLE = 46  # of CUDA
-LOST, TIMED_OUT = 15, 10  # of NVML
+NOT_SUPPORTED, NOT_LOADED, TIMED_OUT, LOST = 3, 9, 10, 15  # of NVML
+RECOVERY = 230  # the field that says what it takes to recover a card
 DOUBLE_BIT, XID = 2, 8  # kinds of events
 WRONG_USAGE, NO_CARD, NO_MACHINE = 2, 6, 9  # exit codes of simsmi
 
@@ -126,6 +128,83 @@ def test_a_reset_heals_all_cards(machine: fenced.Machine, onlooker: fenced.Proce
     assert onlooker("[card_memory(0)['total'], errors(1)]") == [16 * GIB, 0]
 
 
+def test_the_driver_tells_what_it_takes_to_recover_a_card(
+    machine: fenced.Machine, onlooker: fenced.Process
+) -> None:
+    """A reset, after an Xid that is no application's or an error of memory, until it is healed."""
+    onlooker("call('nvmlInit_v2')")
+    do(machine, "xid", 0, 31)
+    do(machine, "soft", 0, 5)
+    assert onlooker(f"field({RECOVERY}, 0)") == [0, 0]
+    for words in (["xid", 0, 48], ["ecc", 0, 1]):
+        do(machine, *words)
+        assert onlooker(f"[field({RECOVERY}, 0), field({RECOVERY}, 1)]") == [[0, 1], [0, 0]]
+        do(machine, "heal", 0)
+        assert onlooker(f"field({RECOVERY}, 0)") == [0, 0]
+    assert onlooker(f"field({RECOVERY + 1}, 0)")[0] == NOT_SUPPORTED
+
+
+def test_an_older_driver_does_not_tell_it(tmp_path: Path) -> None:
+    """And answers that it does not."""
+    with fenced.machine(tmp_path, driver="550.54") as machine:
+        onlooker = machine.start()
+        onlooker("from watching import *; call('nvmlInit_v2')")
+        assert onlooker(f"field({RECOVERY}, 0)")[0] == NOT_SUPPORTED
+
+
+def test_a_card_that_needs_a_reset_takes_no_new_program(machine: fenced.Machine) -> None:
+    """Those that are there go on."""
+    program = machine.start()
+    program("context(0)")
+    do(machine, "xid", 0, 119)
+    program("alloc(MIB)")
+    assert machine.start().code("context(0)") == UNAVAILABLE
+    machine.start()("context(1)")
+    do(machine, "heal", 0)
+    machine.start()("context(0)")
+
+
+def test_an_alarm_is_an_event_without_a_card(
+    machine: fenced.Machine, onlooker: fenced.Process
+) -> None:
+    """For all who wait for its kind on any card."""
+    onlooker(f"xids, others = listen(0, {XID}), listen(1, {DOUBLE_BIT})")
+    do(machine, "alarm", 77)
+    assert onlooker("next_event(xids, 60_000)") == [False, XID, 77]
+    assert onlooker.code("next_event(others, 20)") == TIMED_OUT
+
+
+def test_rows_of_memory_wait_to_be_remapped_or_fail_to_be(
+    machine: fenced.Machine, onlooker: fenced.Process
+) -> None:
+    """As the card tells until it is healed."""
+    rows = (
+        "call('nvmlDeviceGetRemappedRows', card(0), *map(byref, r := [c_uint() for _ in '1234']))"
+        " or [each.value for each in r]"
+    )
+    onlooker("call('nvmlInit_v2')")
+    do(machine, "remap", 0, 0)
+    assert onlooker(rows) == [0, 0, 1, 0]
+    do(machine, "remap", 0, 1)
+    assert onlooker(rows) == [0, 0, 1, 1]
+    do(machine, "heal", 0)
+    assert onlooker(rows) == [0, 0, 0, 0]
+
+
+def test_nvml_finds_no_driver_while_it_is_unloaded(
+    machine: fenced.Machine, onlooker: fenced.Process
+) -> None:
+    """Neither one who has begun, nor one who waits, nor one who begins."""
+    onlooker(f"events = listen(0, {XID})")
+    onlooker.tell("next_event(events, 60_000)")
+    do(machine, "unload")
+    assert onlooker.outcome() == NOT_LOADED
+    assert onlooker.code("card_memory(0)") == NOT_LOADED
+    assert machine.start().code("call('nvmlInit_v2')") == NOT_LOADED
+    do(machine, "load")
+    assert onlooker("card_memory(0)")["total"] == 16 * GIB
+
+
 def test_simsmi_says_that_all_is_simulated(machine: fenced.Machine) -> None:
     """In its list, and in its table with the memory and the processes of each card."""
     program = machine.start()
@@ -148,6 +227,9 @@ def test_simsmi_says_that_all_is_simulated(machine: fenced.Machine) -> None:
         (["xid", "0", "seven"], WRONG_USAGE),
         (["ecc", "0", ""], WRONG_USAGE),
         (["explode", "0"], WRONG_USAGE),
+        (["alarm"], WRONG_USAGE),
+        (["alarm", "loud"], WRONG_USAGE),
+        (["unload", "0"], WRONG_USAGE),
         (["-L", "0"], WRONG_USAGE),
         (["lose", "2"], NO_CARD),
         (["lose", "-1"], NO_CARD),

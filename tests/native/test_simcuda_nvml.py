@@ -34,7 +34,7 @@ def test_what_is_set_on_a_card_is_told_of_it(area: Area) -> None:
 
 
 def test_cards_are_connected_over_pci_alone(area: Area) -> None:
-    """All below one bridge, and near all processors."""
+    """Two below one switch, without NVLink, and near all processors."""
     area("topology")
 
 

@@ -14,6 +14,7 @@ from tests.native import fenced
 from tests.native.fenced import GIB, MIB, NO_DEVICE
 
 INVALID_SETTINGS = {"call('cuInit', 0)": 1, "call('nvmlInit_v2')": 2}
+NOT_FOUND = 6  # NVML's
 UUID = "GPU-00112233-4455-6677-8899-aabbccddeeff"
 FILE = f"""
 # What the README shows. {"A comment may be as long as it likes. " * 30}
@@ -312,3 +313,58 @@ def test_programs_see_the_cards_they_were_told_to(
     else:
         assert program.code("call('cuInit', 0)") == NO_DEVICE
     assert program("made('nvmlDeviceGetCount_v2', kind=c_uint)") == 4
+
+
+@pytest.mark.parametrize(
+    ("present", "visible", "cards"),
+    [
+        ([0, 1, 2, 3], None, [0, 1, 2, 3]),
+        ([2], None, [2]),
+        ([1, 3], None, [1, 3]),
+        ([1, 3], "1", [3]),
+        ([1, 3], "2", []),
+        ([1, 3], "{3}", [3]),
+        ([1, 3], "{0}", []),
+        ([], None, []),
+    ],
+)
+def test_programs_see_the_cards_whose_device_nodes_are_there(
+    fresh: Fresh, tmp_path: Path, present: list[int], visible: str | None, cards: list[int]
+) -> None:
+    """As in a container: both libraries count from 0 what is there; the rest does not exist."""
+    everything = fresh(cards="4x1GiB")
+    uuids = everything("[uuid(index) for index in range(4)]")
+    nodes = tmp_path / "dev"
+    nodes.mkdir()
+    for minor in present:
+        (nodes / f"nvidia{minor}").touch()
+    program = fresh(cards="4x1GiB", nodes=str(nodes))
+    if visible is not None:
+        told = visible.format(*uuids)
+        program(f"import os; os.environ['CUDA_VISIBLE_DEVICES'] = {told!r}")
+    if cards:
+        assert [card[1] for card in described(program)] == [digits(uuids[i]) for i in cards]
+    else:
+        assert program.code("call('cuInit', 0)") == NO_DEVICE
+    program("call('nvmlInit_v2')")
+    seen = range(len(present))
+    assert program("made('nvmlDeviceGetCount_v2', kind=c_uint)") == len(present)
+    assert [program(f"uuid({index})") for index in seen] == [uuids[minor] for minor in present]
+    assert [program(f"number('nvmlDeviceGetIndex', {index})") for index in seen] == [*seen]
+    assert [program(f"number('nvmlDeviceGetMinorNumber', {index})") for index in seen] == present
+
+
+def test_a_card_without_device_node_is_not_found_by_name(fresh: Fresh, tmp_path: Path) -> None:
+    """Neither by its UUID nor by its place on the bus."""
+    everything = fresh(cards="2x1GiB")
+    uuids = everything("[uuid(index) for index in range(2)]")
+    (tmp_path / "nvidia1").touch()
+    program = fresh(cards="2x1GiB", nodes=str(tmp_path))
+    program("call('nvmlInit_v2')")
+    found = {}
+    for minor, name in enumerate(uuids):
+        by_uuid = f"call('nvmlDeviceGetHandleByUUID', {name.encode()!r}, byref(c_uint64()))"
+        bus = f"0000:{0x10 + minor:02X}:00.0".encode()
+        by_bus = f"call('nvmlDeviceGetHandleByPciBusId_v2', {bus!r}, byref(c_uint64()))"
+        found[minor] = program.code(by_uuid), program.code(by_bus)
+    assert found == {0: (NOT_FOUND, NOT_FOUND), 1: (0, 0)}

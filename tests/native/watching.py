@@ -32,6 +32,19 @@ class Event(ctypes.Structure):
     )
 
 
+class Field(ctypes.Structure):
+    """nvmlFieldValue_t."""
+
+    _fields_ = (
+        ("number", c_uint),
+        ("scope", c_uint),
+        ("times", c_uint64 * 2),
+        ("kind", c_uint),
+        ("answer", c_uint),
+        ("value", c_uint64),
+    )
+
+
 class Limits(ctypes.Structure):
     """nvmlGetMemoryLimits_v1_t; the one for setting ends before what is used."""
 
@@ -49,6 +62,13 @@ def text(function: str, index: int | None = None) -> str:
     call("nvmlInit_v2")
     call(function, *(() if index is None else (card(index),)), out, len(out))
     return out.value.decode()
+
+
+def field(number: int, index: int) -> list[int]:
+    """A field of a card: whether it is told, and what."""
+    out = Field(number=number)
+    call("nvmlDeviceGetFieldValues", card(index), 1, byref(out))
+    return [out.answer, out.value & 0xFFFFFFFF]
 
 
 def number(function: str, index: int, *more: object) -> int:

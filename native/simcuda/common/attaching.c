@@ -156,6 +156,17 @@ static enum attaching try_once(struct attachment *here, struct settings *setting
     return result;
 }
 
+/* A real driver reaches a card through its device node: where that is missing, so is the card. */
+static void look_around(struct attachment *here, const struct settings *settings)
+{
+    char path[4096];
+    for (uint32_t i = 0; i < here->machine->facts.card_count; i++) {
+        snprintf(path, sizeof path, "%s/nvidia%u", settings->nodes, i);
+        if (!*settings->nodes || !access(path, F_OK))
+            here->seen[here->seen_count++] = i;
+    }
+}
+
 enum attaching machine_attach(struct attachment *here, struct settings *settings, bool as_process)
 {
     const char *failed = settings_read(settings);
@@ -169,7 +180,9 @@ enum attaching machine_attach(struct attachment *here, struct settings *settings
         if (again || result != ATTACHED)
             machine_forget(here);
     }
-    if (result != ATTACHED)
+    if (result == ATTACHED)
+        look_around(here, settings);
+    else
         settings_free(settings);
     return result;
 }
@@ -186,4 +199,12 @@ void machine_forget(struct attachment *here)
 bool slot_alive(const struct attachment *here, unsigned slot)
 {
     return (int)slot == here->slot || bytes_locked_by_others(here->lock_fd, (off_t)slot, 1);
+}
+
+bool card_seen(const struct attachment *here, uint32_t card)
+{
+    for (uint32_t i = 0; i < here->seen_count; i++)
+        if (here->seen[i] == card)
+            return true;
+    return false;
 }

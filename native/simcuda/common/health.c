@@ -2,11 +2,21 @@
 #include "common/health.h"
 
 #include <errno.h>
+#include <stddef.h>
 
 static void lock(struct machine *machine)
 {
     if (pthread_mutex_lock(&machine->incident_mutex) == EOWNERDEAD)
         pthread_mutex_consistent(&machine->incident_mutex); /* at worst one was not counted */
+}
+
+bool xid_of_application(uint64_t code)
+{
+    static const uint64_t codes[] = {13, 31, 43, 45, 68, 109};
+    for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++)
+        if (codes[i] == code)
+            return true;
+    return false;
 }
 
 void incident_raise(struct machine *machine, struct incident incident)

@@ -3,9 +3,17 @@
 
 #include "common/machine.h"
 
-enum { INCIDENT_DOUBLE_BIT = 0x2, INCIDENT_XID = 0x8 }; /* numbers of NVML's event types */
+/* Numbers of NVML's event types. */
+enum { INCIDENT_SINGLE_BIT = 0x1, INCIDENT_DOUBLE_BIT = 0x2, INCIDENT_XID = 0x8 };
+
+enum { ROWS_PENDING = 0x1, ROWS_FAILED = 0x2 };
 
 #define XID_FALLEN_OFF_THE_BUS 79
+#define NO_CARD CARDS_MAX /* an incident of no card in particular */
+
+/* A card that has failed needs a reset before anybody can use it; one whose program failed does
+ * not. */
+bool xid_of_application(uint64_t code);
 
 void incident_raise(struct machine *machine, struct incident incident);
 

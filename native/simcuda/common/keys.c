@@ -89,6 +89,13 @@ static bool set_state(struct settings *settings, const char *value)
     return *value;
 }
 
+static bool set_nodes(struct settings *settings, const char *value)
+{
+    free(settings->nodes);
+    settings->nodes = strdup(value);
+    return settings->nodes;
+}
+
 static struct card_facts *last_card(struct settings *settings)
 {
     return &settings->facts.cards[settings->facts.card_count - 1];
@@ -152,6 +159,7 @@ const struct key KEYS[] = {
     {"context_mib", "SIMCUDA_CONTEXT_MIB", "256", set_context, false},
     {"kernel_us", "SIMCUDA_KERNEL_US", "10", set_kernel, false},
     {"state", "SIMCUDA_STATE", 0, set_state, false},
+    {"nodes", "SIMCUDA_NODES", "", set_nodes, false},
     {0},
 };
 

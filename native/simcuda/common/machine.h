@@ -16,7 +16,7 @@
 #include "common/settings.h"
 
 #define MACHINE_MAGIC 0x43544d4953ull
-#define MACHINE_VERSION 1
+#define MACHINE_VERSION 2
 #define SLOTS 512
 #define RUNS 8192
 #define GAPS 4096
@@ -59,7 +59,10 @@ struct card {
     uint32_t lost;         /* fell off the bus */
     uint32_t compute_mode;
     uint32_t persistence;
-    uint64_t ecc_errors;
+    uint64_t ecc_errors;   /* that could not be corrected */
+    uint64_t ecc_corrected;
+    uint32_t reset_needed; /* after an Xid or an error of memory; see health.h */
+    uint32_t rows;         /* of memory, that are to be remapped: a set of ROWS_ bits */
     uint32_t limits_used; /* no limit from here on was ever set */
     struct limit limits[LIMITS];
     struct share shares[SLOTS];
@@ -85,6 +88,7 @@ struct machine {
     pthread_mutex_t incident_mutex;
     uint64_t incident_count; /* ever raised; the last INCIDENTS of them are kept */
     struct incident incidents[INCIDENTS];
+    uint32_t unloaded;   /* NVML answers as if the driver's module was not there */
     uint32_t slots_used; /* no slot from here on was ever used */
     struct slot slots[SLOTS];
     struct card cards[];
@@ -95,6 +99,7 @@ struct attachment {
     struct machine *machine;
     int lock_fd; /* its own open file, never mapped: see attaching.c */
     int slot;    /* -1 for one who only looks */
+    uint32_t seen_count, seen[CARDS_MAX]; /* the cards that this process sees, in order */
 };
 
 enum attaching {
@@ -112,6 +117,7 @@ enum attaching machine_attach(struct attachment *here, struct settings *settings
 void machine_forget(struct attachment *here);
 
 bool slot_alive(const struct attachment *here, unsigned slot);
+bool card_seen(const struct attachment *here, uint32_t card);
 
 static inline struct share *own_share(const struct attachment *here, struct card *card)
 {

@@ -15,11 +15,13 @@
  *   kernel_us      SIMCUDA_KERNEL_US      10               duration of a kernel
  *   kernel_us.NAME SIMCUDA_KERNEL_US_NAME                  duration of the kernel NAME
  *   state          SIMCUDA_STATE          /dev/shm/simcuda-<uid>
+ *   nodes          SIMCUDA_NODES                           only cards with a node nvidia<minor> in
+ *                                                          this folder are seen
  *
  * In a section `[card]`: memory (16GiB), model, uuid (GPU-...), sms, capability.
  *
- * Facts of the machine must be the same for all its processes; context_mib and kernel_us are each
- * process' own. A process that is told no facts takes the machine as it finds it.
+ * Facts of the machine must be the same for all its processes; context_mib, kernel_us and nodes are
+ * each process' own. A process that is told no facts takes the machine as it finds it.
  */
 #include "common/settings.h"
 
@@ -172,7 +174,8 @@ void settings_free(struct settings *settings)
         settings->durations = next;
     }
     free(settings->path);
-    settings->path = 0;
+    free(settings->nodes);
+    settings->path = settings->nodes = 0;
 }
 
 uint64_t settings_kernel_ns(const struct settings *settings, const char *kernel)

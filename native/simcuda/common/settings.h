@@ -36,6 +36,7 @@ struct settings {
     uint64_t kernel_ns;
     struct duration *durations; /* of kernels by name, from the file */
     char *path;                 /* of the state file */
+    char *nodes;                /* the folder of device nodes; empty: all cards are seen */
 };
 
 /* Returns NULL, or one sentence that says what is wrong; the sentence is not freed. */

@@ -51,7 +51,7 @@ static void set_limits(struct context *context)
 CUresult context_open(struct context *context, struct device *device, unsigned flags)
 {
     static unsigned long long ids;
-    CUresult result = device_health(device);
+    CUresult result = device_usable(device);
     if (!result)
         result = device_reserve(device, driver.settings.context_bytes);
     if (result)

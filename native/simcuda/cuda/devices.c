@@ -15,8 +15,7 @@ int devices_find(void)
 {
     unsigned chosen[CARDS_MAX];
     struct machine *machine = driver.here.machine;
-    device_count =
-        (int)visible_cards(getenv("CUDA_VISIBLE_DEVICES"), &machine->facts, chosen);
+    device_count = (int)visible_cards(getenv("CUDA_VISIBLE_DEVICES"), &driver.here, chosen);
     for (int i = 0; i < device_count; i++)
         devices[i] = (struct device){
             .ordinal = i,
@@ -40,6 +39,11 @@ struct device *device_find(CUdevice ordinal)
 CUresult device_health(const struct device *device)
 {
     return device->card->lost ? CUDA_ERROR_DEVICE_UNAVAILABLE : CUDA_SUCCESS;
+}
+
+CUresult device_usable(const struct device *device)
+{
+    return device->card->reset_needed ? CUDA_ERROR_DEVICE_UNAVAILABLE : device_health(device);
 }
 
 CUresult device_reserve(struct device *device, uint64_t bytes)

@@ -23,9 +23,13 @@ struct device *device_find(CUdevice ordinal);
 /* CUDA_SUCCESS unless the card fell off the bus. */
 CUresult device_health(const struct device *device);
 
+/* Whether a context can be made on it: one that needs a reset runs what it has, and nothing new. */
+CUresult device_usable(const struct device *device);
+
 /* Device memory: reserved from the card, after unused memory of pools was given back if need be. */
 CUresult device_reserve(struct device *device, uint64_t bytes);
 void device_release(struct device *device, uint64_t bytes);
 
-/* Which cards a list such as "1,GPU-3f" chooses, in order; NULL chooses all. */
-unsigned visible_cards(const char *list, const struct facts *facts, unsigned chosen[CARDS_MAX]);
+/* Which of the cards it sees a list such as "1,GPU-3f" chooses, in order; NULL chooses all. */
+unsigned visible_cards(const char *list, const struct attachment *here,
+                       unsigned chosen[CARDS_MAX]);

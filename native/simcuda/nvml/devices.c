@@ -33,10 +33,10 @@ const struct card_facts *card_facts(const struct card *card)
 
 nvmlReturn_t device_card(nvmlDevice_t device, struct card **card)
 {
-    for (unsigned i = 0; i < nvml.machine->facts.card_count; i++) {
-        if (device != device_of_card(i))
+    for (unsigned i = 0; i < nvml.seen_count; i++) {
+        if (device != device_of_card(nvml.seen[i]))
             continue;
-        *card = &nvml.machine->cards[i];
+        *card = &nvml.machine->cards[nvml.seen[i]];
         return (*card)->lost ? NVML_ERROR_GPU_IS_LOST : NVML_SUCCESS;
     }
     return NVML_ERROR_INVALID_ARGUMENT;
@@ -53,7 +53,7 @@ nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int *deviceCount)
 {
     ENTER();
     REQUIRE_ARGUMENT(deviceCount);
-    *deviceCount = nvml.machine->facts.card_count;
+    *deviceCount = nvml.seen_count;
     return NVML_SUCCESS;
 }
 
@@ -65,8 +65,8 @@ nvmlReturn_t nvmlDeviceGetCount(unsigned int *deviceCount)
 nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t *device)
 {
     ENTER();
-    REQUIRE_ARGUMENT(device && index < nvml.machine->facts.card_count);
-    return answer_device(device, index);
+    REQUIRE_ARGUMENT(device && index < nvml.seen_count);
+    return answer_device(device, nvml.seen[index]);
 }
 
 nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned int index, nvmlDevice_t *device)
@@ -76,9 +76,9 @@ nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned int index, nvmlDevice_t *device
 
 static nvmlReturn_t find_uuid(const uint8_t uuid[16], nvmlDevice_t *device)
 {
-    for (unsigned i = 0; i < nvml.machine->facts.card_count; i++)
-        if (!memcmp(nvml.machine->facts.cards[i].uuid, uuid, 16))
-            return answer_device(device, i);
+    for (unsigned i = 0; i < nvml.seen_count; i++)
+        if (!memcmp(nvml.machine->facts.cards[nvml.seen[i]].uuid, uuid, 16))
+            return answer_device(device, nvml.seen[i]);
     return NVML_ERROR_NOT_FOUND;
 }
 
@@ -106,9 +106,9 @@ nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *pciBusId, nvmlDevice_t
     ENTER();
     REQUIRE_ARGUMENT(pciBusId && device);
     int bus = pci_bus_of_text(pciBusId);
-    for (unsigned i = 0; i < nvml.machine->facts.card_count; i++)
-        if (bus >= 0 && pci_bus_of_card(i) == (unsigned)bus)
-            return answer_device(device, i);
+    for (unsigned i = 0; i < nvml.seen_count; i++)
+        if (bus >= 0 && pci_bus_of_card(nvml.seen[i]) == (unsigned)bus)
+            return answer_device(device, nvml.seen[i]);
     return NVML_ERROR_NOT_FOUND;
 }
 
@@ -135,13 +135,17 @@ nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int *index)
 {
     ENTER_CARD(card, device);
     REQUIRE_ARGUMENT(index);
-    *index = card_index(card);
+    for (*index = 0; nvml.seen[*index] != card_index(card); ++*index)
+        ; /* whoever has a handle sees the card */
     return NVML_SUCCESS;
 }
 
 nvmlReturn_t nvmlDeviceGetMinorNumber(nvmlDevice_t device, unsigned int *minorNumber)
 {
-    return nvmlDeviceGetIndex(device, minorNumber);
+    ENTER_CARD(card, device);
+    REQUIRE_ARGUMENT(minorNumber);
+    *minorNumber = card_index(card);
+    return NVML_SUCCESS;
 }
 
 nvmlReturn_t nvmlDeviceGetSerial(nvmlDevice_t device, char *serial, unsigned int length)
@@ -154,17 +158,22 @@ nvmlReturn_t nvmlDeviceGetSerial(nvmlDevice_t device, char *serial, unsigned int
 
 #define PCI_DEVICE_ID 0x51310de /* a device that does not exist, of vendor 10de */
 
-nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t *pci)
+void pci_info(unsigned index, nvmlPciInfo_t *pci)
 {
-    ENTER_CARD(card, device);
-    REQUIRE_ARGUMENT(pci);
     *pci = (nvmlPciInfo_t){
-        .bus = pci_bus_of_card(card_index(card)),
+        .bus = pci_bus_of_card(index),
         .pciDeviceId = PCI_DEVICE_ID,
         .pciSubSystemId = PCI_DEVICE_ID,
     };
     snprintf(pci->busIdLegacy, sizeof pci->busIdLegacy, "0000:%02X:00.0", pci->bus);
     snprintf(pci->busId, sizeof pci->busId, "00000000:%02X:00.0", pci->bus);
+}
+
+nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t *pci)
+{
+    ENTER_CARD(card, device);
+    REQUIRE_ARGUMENT(pci);
+    pci_info(card_index(card), pci);
     return NVML_SUCCESS;
 }
 
@@ -187,7 +196,7 @@ nvmlReturn_t nvmlDeviceGetPciInfoExt(nvmlDevice_t device, nvmlPciInfoExt_t *pci)
 {
     nvmlPciInfo_t info;
     if (!pci)
-        return library_ready() ? NVML_ERROR_INVALID_ARGUMENT : NVML_ERROR_UNINITIALIZED;
+        return library_state() ? library_state() : NVML_ERROR_INVALID_ARGUMENT;
     nvmlReturn_t result = nvmlDeviceGetPciInfo_v3(device, &info);
     if (result)
         return result;

@@ -9,14 +9,23 @@
 #define POLL_NS (10 * NS_PER_MS)
 #define NO_INSTANCE 0xffffffffu
 
-/* What is waited for on each card, from when on; and how far incidents were looked at. */
+/* What is waited for on each card, from when on; and how far incidents were looked at. An incident
+ * of no card is told to all who wait for its kind on any. */
 struct nvmlEventSet_st {
-    unsigned long long types[CARDS_MAX];
-    uint64_t since[CARDS_MAX];
+    unsigned long long types[CARDS_MAX + 1];
+    uint64_t since[CARDS_MAX + 1];
     uint64_t next;
 };
 
-#define SUPPORTED (nvmlEventTypeXidCriticalError | nvmlEventTypeDoubleBitEccError)
+#define SUPPORTED                                                    \
+    (nvmlEventTypeXidCriticalError | nvmlEventTypeDoubleBitEccError | \
+     nvmlEventTypeSingleBitEccError)
+#define FERMI 20 /* the first architecture that tells events, by its compute capability */
+
+static bool tells_events(const struct card *card)
+{
+    return card_facts(card)->capability >= FERMI;
+}
 
 nvmlReturn_t nvmlEventSetCreate(nvmlEventSet_t *set)
 {
@@ -39,8 +48,8 @@ nvmlReturn_t nvmlEventSetFree(nvmlEventSet_t set)
 nvmlReturn_t nvmlDeviceGetSupportedEventTypes(nvmlDevice_t device, unsigned long long *eventTypes)
 {
     ENTER_CARD(card, device);
-    REQUIRE_ARGUMENT(card && eventTypes);
-    *eventTypes = SUPPORTED;
+    REQUIRE_ARGUMENT(eventTypes);
+    *eventTypes = tells_events(card) ? SUPPORTED : 0;
     return NVML_SUCCESS;
 }
 
@@ -49,9 +58,11 @@ nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t device, unsigned long long ev
 {
     ENTER_CARD(card, device);
     REQUIRE_ARGUMENT(set);
+    REQUIRE(tells_events(card), NVML_ERROR_NOT_SUPPORTED);
     REQUIRE(!(eventTypes & ~(unsigned long long)SUPPORTED), NVML_ERROR_NOT_SUPPORTED);
     set->types[card_index(card)] |= eventTypes;
     set->since[card_index(card)] = incident_count(nvml.machine);
+    set->types[NO_CARD] |= eventTypes;
     return NVML_SUCCESS;
 }
 
@@ -69,7 +80,7 @@ static bool next_event(struct nvmlEventSet_st *set, nvmlEventData_t *data)
         if (!incident_read(nvml.machine, number, &incident) || !wanted(set, &incident, number))
             continue;
         *data = (nvmlEventData_t){
-            .device = device_of_card(incident.card),
+            .device = incident.card == NO_CARD ? 0 : device_of_card(incident.card),
             .eventType = incident.type,
             .eventData = incident.data,
             .gpuInstanceId = NO_INSTANCE,
@@ -86,6 +97,7 @@ nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t *data, unsi
     REQUIRE_ARGUMENT(set && data);
     uint64_t until_ns = now_ns() + timeoutms * NS_PER_MS;
     while (!next_event(set, data)) {
+        ENTER(); /* the driver may go while somebody waits */
         uint64_t now = now_ns();
         if (now >= until_ns)
             return NVML_ERROR_TIMEOUT;

@@ -14,9 +14,15 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static unsigned users;
 static struct settings settings;
 
-bool library_ready(void)
+static nvmlReturn_t driver_state(void)
 {
-    return __atomic_load_n(&users, __ATOMIC_ACQUIRE);
+    bool unloaded = __atomic_load_n(&nvml.machine->unloaded, __ATOMIC_ACQUIRE);
+    return unloaded ? NVML_ERROR_DRIVER_NOT_LOADED : NVML_SUCCESS;
+}
+
+nvmlReturn_t library_state(void)
+{
+    return __atomic_load_n(&users, __ATOMIC_ACQUIRE) ? driver_state() : NVML_ERROR_UNINITIALIZED;
 }
 
 /* One who only looks takes no slot: it is not a process on any card. */
@@ -32,11 +38,28 @@ static nvmlReturn_t attach(void)
     return errors[machine_attach(&nvml, &settings, false)];
 }
 
+static void detach(void)
+{
+    machine_forget(&nvml);
+    settings_free(&settings);
+}
+
+static nvmlReturn_t begin(void)
+{
+    nvmlReturn_t result = attach();
+    if (result)
+        return result;
+    result = driver_state();
+    if (result)
+        detach();
+    return result;
+}
+
 nvmlReturn_t nvmlInitWithFlags(unsigned int flags)
 {
     (void)flags;
     pthread_mutex_lock(&mutex);
-    nvmlReturn_t result = users ? NVML_SUCCESS : attach();
+    nvmlReturn_t result = users ? NVML_SUCCESS : begin();
     if (!result)
         __atomic_store_n(&users, users + 1, __ATOMIC_RELEASE);
     pthread_mutex_unlock(&mutex);
@@ -60,8 +83,7 @@ nvmlReturn_t nvmlShutdown(void)
     if (!users) {
         result = NVML_ERROR_UNINITIALIZED;
     } else if (!--users) {
-        machine_forget(&nvml);
-        settings_free(&settings);
+        detach();
     }
     pthread_mutex_unlock(&mutex);
     return result;

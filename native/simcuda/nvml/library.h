@@ -6,7 +6,8 @@
 
 extern struct attachment nvml;
 
-bool library_ready(void);
+/* NVML_SUCCESS while the library is open and the driver is there. */
+nvmlReturn_t library_state(void);
 
 /* The card of a handle, if it is one and has not fallen off the bus. */
 nvmlReturn_t device_card(nvmlDevice_t device, struct card **card);
@@ -14,14 +15,16 @@ nvmlReturn_t device_card(nvmlDevice_t device, struct card **card);
 unsigned card_index(const struct card *card);
 const struct card_facts *card_facts(const struct card *card);
 nvmlDevice_t device_of_card(unsigned index);
+void pci_info(unsigned index, nvmlPciInfo_t *pci);
 
 /* Copy a text out; NVML_ERROR_INSUFFICIENT_SIZE if there is no room for it. */
 nvmlReturn_t answer_text(char *out, unsigned bytes, const char *text);
 
-#define ENTER()                          \
-    do {                                 \
-        if (!library_ready())            \
-            return NVML_ERROR_UNINITIALIZED; \
+#define ENTER()                                 \
+    do {                                        \
+        nvmlReturn_t state_ = library_state();  \
+        if (state_)                             \
+            return state_;                      \
     } while (0)
 
 #define ENTER_CARD(found, device)                        \

@@ -1,6 +1,7 @@
 /* What can be set on a card, and its errors of memory. */
 #include <unistd.h>
 
+#include "common/health.h"
 #include "nvml/library.h"
 
 nvmlReturn_t nvmlDeviceGetComputeMode(nvmlDevice_t device, nvmlComputeMode_t *mode)
@@ -55,10 +56,10 @@ nvmlReturn_t nvmlDeviceGetDefaultEccMode(nvmlDevice_t device, nvmlEnableState_t 
     return NVML_SUCCESS;
 }
 
-/* All errors there are cannot be corrected, and are in the device's memory. */
+/* All errors there are, are in the device's memory. */
 static uint64_t errors_of(const struct card *card, nvmlMemoryErrorType_t type)
 {
-    return type == NVML_MEMORY_ERROR_TYPE_UNCORRECTED ? card->ecc_errors : 0;
+    return type == NVML_MEMORY_ERROR_TYPE_UNCORRECTED ? card->ecc_errors : card->ecc_corrected;
 }
 
 nvmlReturn_t nvmlDeviceGetTotalEccErrors(nvmlDevice_t device, nvmlMemoryErrorType_t errorType,
@@ -102,7 +103,7 @@ nvmlReturn_t nvmlDeviceClearEccErrorCounts(nvmlDevice_t device, nvmlEccCounterTy
     ENTER_CARD(card, device);
     REQUIRE_ARGUMENT(counterType < NVML_ECC_COUNTER_TYPE_COUNT);
     REQUIRE(!geteuid(), NVML_ERROR_NO_PERMISSION);
-    card->ecc_errors = 0;
+    card->ecc_errors = card->ecc_corrected = 0;
     return NVML_SUCCESS;
 }
 
@@ -111,8 +112,10 @@ nvmlReturn_t nvmlDeviceGetRemappedRows(nvmlDevice_t device, unsigned int *corrRo
                                        unsigned int *failureOccurred)
 {
     ENTER_CARD(card, device);
-    REQUIRE_ARGUMENT(card && corrRows && uncRows && isPending && failureOccurred);
-    *corrRows = *uncRows = *isPending = *failureOccurred = 0;
+    REQUIRE_ARGUMENT(corrRows && uncRows && isPending && failureOccurred);
+    *corrRows = *uncRows = 0;
+    *isPending = !!(card->rows & ROWS_PENDING);
+    *failureOccurred = !!(card->rows & ROWS_FAILED);
     return NVML_SUCCESS;
 }
 

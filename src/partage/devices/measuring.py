@@ -37,6 +37,15 @@ def context_bytes(driver: nvml.Nvml, uuid: str, *, timeout_s: float = 60) -> int
     return new[0].used_bytes if len(new) == 1 else None
 
 
+def can_make_context(uuid: str, *, timeout_s: float = 60) -> bool:
+    """Whether a program can use the card, as a child of ours tries."""
+    try:
+        with _context(uuid, timeout_s):
+            return True
+    except errors.DeviceError:
+        return False
+
+
 @contextlib.contextmanager
 def _context(uuid: str, timeout_s: float) -> Iterator[int]:
     """A process with a context on the card; its process id."""

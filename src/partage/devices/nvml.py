@@ -1,9 +1,7 @@
-"""The one door to NVML, the driver's own account of its cards.
+"""The door to NVML, the driver's own account of its cards.
 
-Nobody else imports ``pynvml``. Drivers differ, and cards fall sick: what a card does not tell is
-``None``, not an error, and one card that cannot be asked at all is a Device with a problem beside
-the others. What somebody *wants* from a card and cannot have is a DeviceError, whose ``reason`` is
-NVML's name for it (``not-supported``, ``no-permission``).
+One card that cannot be asked at all is a Device with a problem, and a Reading without numbers,
+beside the others. How missing data and errors are told: :mod:`partage.devices.asking`.
 
 The memory limits of R615 are called by their C interface, on the library that ``pynvml`` loaded:
 it knows them only since that release.
@@ -13,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar
@@ -23,14 +21,10 @@ import pynvml
 
 from partage.core import cards, errors
 from partage.core.quantities import MIB
+from partage.devices import asking, linking
 
 _PCI = Path("/sys/bus/pci/devices")
 _SET, _GET = "nvmlDeviceSetMemoryLimits_v1", "nvmlDeviceGetMemoryLimits_v1"
-_REASONS = {
-    code: name.removeprefix("NVML_ERROR_").lower().replace("_", "-")
-    for name, code in vars(pynvml).items()
-    if name.startswith("NVML_ERROR_") and isinstance(code, int)
-}
 
 
 class Device(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,10 +36,13 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
     model: str | None = None
     memory_mib: int | None = None
     used_mib: int | None = None
+    utilization_percent: int | None = None  # how much of the last moments it worked
+    temperature_c: int | None = None
     bus: str | None = None  # its address on the PCI bus
     numa: int | None = None
     compute_capability: tuple[int, int] | None = None
     mig: bool | None = None  # whether it is cut into MIG instances
+    links: tuple[tuple[str, int], ...] = ()  # to other cards by their uuid, as in cards.Link
     problem: str = ""  # why it cannot be used
 
     @property
@@ -60,7 +57,21 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
             model=self.model or "",
             healthy=not self.problem,
             numa=self.numa,
+            links=self.links,
         )
+
+
+class Reading(msgspec.Struct, frozen=True, kw_only=True):
+    """What changes on a card all the time; None is what it does not tell, all of it if lost."""
+
+    index: int
+    uuid: str | None = None
+    used_bytes: int | None = None
+    utilization_percent: int | None = None
+    temperature_c: int | None = None
+    power_mw: int | None = None
+    corrected_errors: int | None = None  # of memory, since the last reset
+    uncorrected_errors: int | None = None
 
 
 class Process(msgspec.Struct, frozen=True):
@@ -97,7 +108,7 @@ class Nvml:
         self._pci = pci
 
     def __enter__(self) -> Nvml:
-        _asked("NVML", pynvml.nvmlInit)
+        asking.asked("NVML", pynvml.nvmlInit)
         return self
 
     def __exit__(
@@ -111,19 +122,27 @@ class Nvml:
 
     def driver_version(self) -> str:
         """Such as ``615.71.05``."""
-        return str(_asked("the driver", pynvml.nvmlSystemGetDriverVersion))
+        return str(asking.asked("the driver", pynvml.nvmlSystemGetDriverVersion))
 
     def devices(self) -> tuple[Device, ...]:
         """All cards in index order, the sick ones too."""
-        count = int(_asked("the driver", pynvml.nvmlDeviceGetCount))
-        return tuple(self._device(index) for index in range(count))
+        found = tuple(self._device(index) for index in range(_count()))
+        links = linking.links([device.uuid for device in found if device.uuid is not None])
+        return tuple(
+            msgspec.structs.replace(device, links=links.get(device.uuid or "", ()))
+            for device in found
+        )
+
+    def readings(self) -> tuple[Reading, ...]:
+        """What all cards are doing now, in index order, for metrics: a few calls for each card."""
+        return tuple(_reading(index) for index in range(_count()))
 
     def processes(self, uuid: str) -> tuple[Process, ...]:
         """Who is on a card, whatever for: compute, graphics, or as a client of MPS."""
         handle = self._handle(uuid)
         answers = [_running(kind, handle) for kind in ("Compute", "Graphics", "MPSCompute")]
         if all(answer is None for answer in answers):  # ask once more, for the reason
-            _asked(f"card {uuid}", pynvml.nvmlDeviceGetComputeRunningProcesses_v2, handle)
+            asking.asked(f"card {uuid}", pynvml.nvmlDeviceGetComputeRunningProcesses_v2, handle)
         return _merged(process for answer in answers for process in answer or ())
 
     def has_memory_limits(self) -> bool:
@@ -154,31 +173,33 @@ class Nvml:
             ) from None
         code = function(self._handle(uuid), ctypes.byref(limits))
         if code != pynvml.NVML_SUCCESS:
-            raise _explained(f"card {uuid}", pynvml.NVMLError(code))
+            raise asking.explained(f"card {uuid}", pynvml.NVMLError(code))
 
     def _handle(self, uuid: str) -> Any:
-        return _asked(f"card {uuid}", pynvml.nvmlDeviceGetHandleByUUID, uuid)
+        return asking.asked(f"card {uuid}", pynvml.nvmlDeviceGetHandleByUUID, uuid)
 
     def _device(self, index: int) -> Device:
         try:
-            handle = _asked(f"card {index}", pynvml.nvmlDeviceGetHandleByIndex, index)
+            handle = asking.asked(f"card {index}", pynvml.nvmlDeviceGetHandleByIndex, index)
         except errors.DeviceError as error:
             return Device(index=index, problem=str(error))
-        memory = _told(pynvml.nvmlDeviceGetMemoryInfo, handle)
-        pci = _told(pynvml.nvmlDeviceGetPciInfo, handle)
-        mig = _told(pynvml.nvmlDeviceGetMigMode, handle)
-        uuid = _told(pynvml.nvmlDeviceGetUUID, handle)
-        bus = _text(pci.busId).lower() if pci else None
+        memory = asking.told(pynvml.nvmlDeviceGetMemoryInfo, handle)
+        pci = asking.told(pynvml.nvmlDeviceGetPciInfo, handle)
+        mig = asking.told(pynvml.nvmlDeviceGetMigMode, handle)
+        uuid = asking.told(pynvml.nvmlDeviceGetUUID, handle)
+        bus = asking.text(pci.busId).lower() if pci else None
         return Device(
             index=index,
             uuid=uuid,
-            minor=_told(pynvml.nvmlDeviceGetMinorNumber, handle),
-            model=_told(pynvml.nvmlDeviceGetName, handle),
+            minor=asking.told(pynvml.nvmlDeviceGetMinorNumber, handle),
+            model=asking.told(pynvml.nvmlDeviceGetName, handle),
             memory_mib=memory.total // MIB if memory else None,
             used_mib=memory.used // MIB if memory else None,
+            utilization_percent=_utilization_percent(handle),
+            temperature_c=_temperature_c(handle),
             bus=bus,
             numa=self._numa(bus),
-            compute_capability=_told(pynvml.nvmlDeviceGetCudaComputeCapability, handle),
+            compute_capability=asking.told(pynvml.nvmlDeviceGetCudaComputeCapability, handle),
             mig=mig[0] == pynvml.NVML_DEVICE_MIG_ENABLE if mig else None,
             problem="" if uuid and memory else "the driver does not tell its uuid and its memory",
         )
@@ -194,43 +215,44 @@ class Nvml:
             return None
 
 
-def _asked(what: str, function: Callable[..., Any], *arguments: object) -> Any:
-    """What a function answers; a DeviceError where it does not."""
-    try:
-        return function(*arguments)
-    except pynvml.NVMLError as error:
-        raise _explained(what, error) from error
+def _count() -> int:
+    return int(asking.asked("the driver", pynvml.nvmlDeviceGetCount))
 
 
-def _told(function: Callable[..., Any], handle: object) -> Any:
-    """What a function tells of a card, or None."""
-    try:
-        return function(handle)
-    except (pynvml.NVMLError, UnicodeDecodeError):
-        return None
+def _utilization_percent(handle: Any) -> int | None:
+    rates = asking.told(pynvml.nvmlDeviceGetUtilizationRates, handle)
+    return int(rates.gpu) if rates else None
+
+
+def _temperature_c(handle: Any) -> int | None:
+    told: int | None = asking.told(
+        pynvml.nvmlDeviceGetTemperature, handle, pynvml.NVML_TEMPERATURE_GPU
+    )
+    return told
+
+
+def _reading(index: int) -> Reading:
+    handle = asking.told(pynvml.nvmlDeviceGetHandleByIndex, index)
+    if handle is None:
+        return Reading(index=index)
+    memory = asking.told(pynvml.nvmlDeviceGetMemoryInfo, handle)
+    return Reading(
+        index=index,
+        uuid=asking.told(pynvml.nvmlDeviceGetUUID, handle),
+        used_bytes=memory.used if memory else None,
+        utilization_percent=_utilization_percent(handle),
+        temperature_c=_temperature_c(handle),
+        power_mw=asking.told(pynvml.nvmlDeviceGetPowerUsage, handle),
+        corrected_errors=asking.ecc_errors(handle, pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED),
+        uncorrected_errors=asking.ecc_errors(handle, pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED),
+    )
 
 
 def _running(kind: str, handle: object) -> Any:
     """Processes of a kind; drivers before R510 know the older form only."""
     name = f"nvmlDeviceGet{kind}RunningProcesses"
-    newer = _told(getattr(pynvml, f"{name}_v3"), handle)
-    return newer if newer is not None else _told(getattr(pynvml, f"{name}_v2"), handle)
-
-
-def _explained(what: str, error: pynvml.NVMLError) -> errors.DeviceError:
-    reason = _REASONS.get(error.value, "unknown")
-    return errors.DeviceError(
-        reason, f"{what}: {error}", instead=_INSTEAD.get(reason, "see what `nvidia-smi` says")
-    )
-
-
-_INSTEAD = {
-    "library-not-found": "install NVIDIA's driver, which has libnvidia-ml.so.1",
-    "driver-not-loaded": "load the driver: `modprobe nvidia`, or reboot after its installation",
-    "lib-rm-version-mismatch": "reboot: the driver was updated and the old one is still loaded",
-    "gpu-is-lost": "reset the card or reboot: it has fallen off the bus",
-    "no-permission": "do it as root",
-}
+    newer = asking.told(getattr(pynvml, f"{name}_v3"), handle)
+    return newer if newer is not None else asking.told(getattr(pynvml, f"{name}_v2"), handle)
 
 
 def _merged(processes: Iterable[Any]) -> tuple[Process, ...]:
@@ -240,7 +262,3 @@ def _merged(processes: Iterable[Any]) -> tuple[Process, ...]:
         used, before = process.usedGpuMemory, found.get(process.pid)
         found[process.pid] = before if used is None else max(used, before or 0)
     return tuple(Process(pid, used) for pid, used in sorted(found.items()))
-
-
-def _text(text: str | bytes) -> str:
-    return text.decode(errors="replace") if isinstance(text, bytes) else text
