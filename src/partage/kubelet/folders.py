@@ -1,0 +1,84 @@
+"""The kubelet's folder for plugins, watched for its restarts.
+
+A kubelet that starts removes every socket in the folder, makes ``kubelet.sock`` anew, and knows no
+plugin. Pods whose containers start before their plugin is back fail for good, so it must be seen
+at once. One poller serves all plugins of a process: it looks at ``kubelet.sock`` every 0.1 s and
+asks whoever waits whether that is what they wait for. Twenty plugins cost about twenty system
+calls a look; a watch by inotify would save those, and would need a second way for the file systems
+and mounts on which it sees nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
+
+from partage.kubelet import sockets
+
+PATH = Path("/var/lib/kubelet/device-plugins")  # the kubelet takes no other
+LOOK_S = 0.1
+
+log = logging.getLogger(__name__)
+
+Condition = Callable[[sockets.Identity | None], bool]
+
+
+class Folder:
+    """The folder and the kubelet in it; nothing is seen unless `watch` runs."""
+
+    def __init__(self, path: Path = PATH) -> None:
+        self.path = path
+        self.kubelet_socket = path / "kubelet.sock"
+        self._waiting: dict[asyncio.Event, Condition] = {}
+
+    async def watch(self) -> NoReturn:
+        """Remove what dead agents left, then look for changes, for ever."""
+        sockets.sweep(self.path)
+        kubelet = self.kubelet()
+        self._say(kubelet)
+        while True:
+            before, kubelet = kubelet, self.kubelet()
+            if kubelet != before:
+                self._say(kubelet)
+            for event, holds in self._waiting.items():
+                if holds(kubelet):
+                    event.set()
+            await asyncio.sleep(LOOK_S)
+
+    def kubelet(self) -> sockets.Identity | None:
+        """Which kubelet is there now; another value means another one."""
+        return sockets.identity(self.kubelet_socket)
+
+    async def arrival(self) -> sockets.Identity:
+        """Wait until a kubelet is there, and tell which."""
+        while (kubelet := self.kubelet()) is None:
+            await self.until(lambda now: now is not None)
+        return kubelet
+
+    async def departure(self, kubelet: sockets.Identity, *, within_s: float) -> None:
+        """Wait until this kubelet is no longer there, or for so long."""
+        try:
+            async with asyncio.timeout(within_s):
+                await self.until(lambda now: now != kubelet)
+        except TimeoutError:
+            return
+
+    async def until(self, holds: Condition) -> None:
+        """Wait until this holds of the kubelet that is there; it is asked at every look."""
+        if holds(self.kubelet()):
+            return
+        event = asyncio.Event()
+        self._waiting[event] = holds
+        try:
+            await event.wait()
+        finally:
+            del self._waiting[event]
+
+    def _say(self, kubelet: sockets.Identity | None) -> None:
+        if kubelet is None:
+            log.warning("the kubelet is not at %s: waiting for it", self.kubelet_socket)
+        else:
+            log.info("the kubelet is at %s, and may just have started", self.kubelet_socket)

@@ -1,0 +1,170 @@
+"""One resource at the kubelet: served, registered, and registered again whenever need be.
+
+Each registration has a socket and a server of its own, which end with it; nothing is ever
+registered twice. It is done anew when the kubelet restarted, when our socket's file vanished, and
+when the kubelet has not listened to our list for a while: it then no longer counts on us, whatever
+the reason. Failures are tried again after a growing pause, which a new kubelet cuts short.
+
+What it does not do: keep two agents of one node apart. Before 1.37 the last to register wins, and
+both go on trying, ever more slowly.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from grpc import aio
+
+from partage.kubelet import channels, errors, folders, listings, services, sockets, turns
+from partage.kubelet.wire import device_plugin_pb2 as messages
+
+_VERSION = "v1beta1"
+_REGISTER_S = 15.0  # the kubelet connects to us meanwhile, for which it gives itself 10 s
+_PATIENCE_S = 5.0  # without a stream of the kubelet
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 30.0
+_CALM_S = 60.0  # after which pauses start small again
+_ANSWER_BYTES = 64 * 1024  # an Empty, in truth
+
+log = logging.getLogger(__name__)
+
+
+class Plugin:
+    """One resource; several share one folder, whose `watch` has to run beside them."""
+
+    def __init__(
+        self,
+        resource: str,
+        units: Sequence[listings.Unit],
+        handler: services.Handler,
+        folder: folders.Folder,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.resource = resource
+        self._board = services.Board(listings.checked(resource, units))
+        self._handler = handler
+        self._folder = folder
+        self._clock = clock
+        self._starts = turns.Turns()
+        self._service: services.Service | None = None  # the one that is registered
+        self._problem = f"{resource} is not registered yet"
+
+    @property
+    def registered(self) -> bool:
+        """Whether the kubelet knows the resource and listens for changes of its units."""
+        return self._service is not None and self._service.watched
+
+    @property
+    def problem(self) -> str:
+        """Why it is not registered; empty if it is."""
+        return "" if self.registered else self._problem
+
+    def update(self, units: Sequence[listings.Unit]) -> None:
+        """Tell the kubelet these units instead of all others; nothing if they are the same.
+
+        A list that would not go through is a `BadListing`, and the present one stays.
+        """
+        self._board.update(listings.checked(self.resource, units))
+
+    async def run(self) -> NoReturn:
+        """Serve until cancelled, whatever the kubelet does."""
+        pause_s = _FIRST_PAUSE_S
+        while True:
+            kubelet = await self._folder.arrival()
+            began_at = self._clock()
+            try:
+                await self._serve(kubelet)
+            except errors.KubeletError as error:
+                if str(error) != self._problem:
+                    log.warning("%s", error)
+                self._problem = str(error)
+            if self._clock() - began_at > _CALM_S:
+                pause_s = _FIRST_PAUSE_S
+            await self._folder.departure(kubelet, within_s=pause_s)
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+    async def _serve(self, kubelet: sockets.Identity) -> None:
+        """Register with this kubelet and serve it, until that has to be done anew."""
+        service = services.Service(
+            self.resource, self._board, self._handler, self._starts, clock=self._clock
+        )
+        async with _served(service, sockets.new(self._folder.path, self.resource)) as socket:
+            await self._register(socket.name)
+            self._service = service
+            self._problem = f"{self.resource} is registered, and the kubelet has yet to listen"
+            log.info("%s is registered as %s", self.resource, socket.name)
+            try:
+                await self._until_lost(service, socket, kubelet)
+            finally:
+                self._service = None
+
+    async def _register(self, endpoint: str) -> None:
+        path = self._folder.kubelet_socket
+        request = messages.RegisterRequest(
+            version=_VERSION,
+            endpoint=endpoint,
+            resource_name=self.resource,
+            options=services.options(),
+        )
+        async with channels.opened(path, largest_bytes=_ANSWER_BYTES) as channel:
+            register = channel.unary_unary(
+                "/v1beta1.Registration/Register",
+                messages.RegisterRequest.SerializeToString,
+                messages.Empty.FromString,
+            )
+            try:
+                await register(request, timeout=_REGISTER_S)
+            except aio.AioRpcError as error:
+                what = f"{self.resource} is not registered"
+                raise channels.failure(error, what, path) from error
+
+    async def _until_lost(
+        self, service: services.Service, socket: Path, kubelet: sockets.Identity
+    ) -> None:
+        registered_at = self._clock()
+        reason = ""
+
+        def lost(now: sockets.Identity | None) -> bool:
+            nonlocal reason
+            alone_s = min(service.alone_s(), self._clock() - registered_at)
+            if now != kubelet:
+                reason = "the kubelet stopped or restarted"
+            elif sockets.identity(socket) is None:
+                reason = f"{socket} vanished"
+            elif alone_s > _PATIENCE_S:
+                reason = "the kubelet does not listen any more"
+            return reason != ""
+
+        await self._folder.until(lost)
+        self._problem = f"{self.resource} has to be registered anew: {reason}"
+        log.info("%s", self._problem)
+
+
+@contextlib.asynccontextmanager
+async def _served(service: services.Service, path: Path) -> AsyncIterator[Path]:
+    """The service on a socket of this path, which is removed in the end."""
+    server = aio.server()
+    server.add_generic_rpc_handlers((service.methods(),))
+    try:
+        _bind(server, path)
+        await server.start()
+        yield path
+    finally:
+        await server.stop(None)
+        sockets.remove(path)
+
+
+def _bind(server: aio.Server, path: Path) -> None:
+    try:
+        server.add_insecure_port(f"unix:{path}")
+        path.chmod(0o600)  # the kubelet is root
+    except (OSError, RuntimeError) as error:
+        raise errors.BadSocket(
+            f"{path} cannot be made ({error})",
+            instead="let the agent run as root, with the kubelet's folder mounted writable",
+        ) from error

@@ -1,0 +1,78 @@
+"""Sockets of ours in the kubelet's folder: their names, and what dead agents left there.
+
+A name is used once. From 1.37 on the kubelet refuses a second registration of a socket to which it
+is connected, and forgets the connection; before, a name used again could be taken for the one
+whose file it just removed. So each has the process and a random part in it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import re
+import secrets
+import socket
+import stat
+from pathlib import Path
+
+from partage.kubelet import errors
+
+_LONGEST_PATH = 107  # bytes that the kernel takes for the path of a socket
+_LONGEST_SLUG = 24
+_PREFIX, _SUFFIX = "partage-", ".sock"
+
+log = logging.getLogger(__name__)
+
+Identity = tuple[int, int, int]
+
+
+def identity(path: Path) -> Identity | None:
+    """What tells a file from any other that was or will be at this path; None if there is none."""
+    try:
+        status = path.lstat()
+    except OSError:
+        return None
+    # File systems in memory give a number again at once; the time of change tells those apart.
+    return status.st_dev, status.st_ino, status.st_ctime_ns
+
+
+def new(folder: Path, resource: str) -> Path:
+    """A path for a socket that nobody has used."""
+    tail = f"{os.getpid()}-{secrets.token_hex(4)}{_SUFFIX}"
+    slug = re.sub(r"[^A-Za-z0-9]+", "-", resource)[:_LONGEST_SLUG]
+    room = _LONGEST_PATH - len(os.fsencode(folder / f"{_PREFIX}-{tail}"))
+    if room < 0:
+        raise errors.BadSocket(
+            f"{folder} is too long a path for sockets",
+            instead=f"choose a folder that is {-room} bytes shorter",
+        )
+    return folder / f"{_PREFIX}{slug[:room]}-{tail}"
+
+
+def remove(path: Path) -> None:
+    """Remove a socket of ours, unless the kubelet already has."""
+    with contextlib.suppress(OSError):
+        path.unlink()
+
+
+def sweep(folder: Path) -> None:
+    """Remove sockets of ours at which nobody listens any more."""
+    for path in folder.glob(f"{_PREFIX}*{_SUFFIX}"):
+        if _is_dead(path):
+            log.info("%s was left by an agent that is gone, and is removed", path)
+            remove(path)
+
+
+def _is_dead(path: Path) -> bool:
+    try:
+        if not stat.S_ISSOCK(path.lstat().st_mode):
+            return False
+        with socket.socket(socket.AF_UNIX) as probe:
+            probe.setblocking(False)  # a queue that is full is a sign of life
+            probe.connect(os.fspath(path))
+    except ConnectionRefusedError:
+        return True
+    except OSError:
+        return False
+    return False

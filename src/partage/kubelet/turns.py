@@ -1,0 +1,51 @@
+"""One call per set of device IDs at a time.
+
+The kubelet waits 30 s for a container to be made ready, and then asks again while the first call
+still works on the same files. So a call is never cut short, even if nobody waits for its answer
+any more, and the next for the same IDs begins when it has ended. It does not take over the answer:
+meanwhile the IDs may have gone to another pod.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from partage.core import errors
+
+log = logging.getLogger(__name__)
+
+Ids = frozenset[str]
+
+
+class Turns:
+    """The calls that run, by their IDs."""
+
+    def __init__(self) -> None:
+        self._running: dict[Ids, asyncio.Task[None]] = {}
+
+    async def take(
+        self, ids: Ids, call: Callable[[], Coroutine[Any, Any, None]]
+    ) -> BaseException | None:
+        """Wait for one's turn, make the call, and tell what it raised.
+
+        Whoever is cancelled while waiting has made no call; afterwards the call goes on alone.
+        """
+        while (before := self._running.get(ids)) is not None:
+            await asyncio.wait((before,))
+        task = self._running[ids] = asyncio.create_task(call())
+        task.add_done_callback(lambda task: self._end(ids, task))
+        await asyncio.wait((task,))
+        return task.exception()
+
+    def _end(self, ids: Ids, task: asyncio.Task[None]) -> None:
+        del self._running[ids]
+        # Said here, since there may be nobody left to whom it can be answered.
+        if task.cancelled() or (error := task.exception()) is None:
+            return
+        if isinstance(error, errors.PartageError):
+            log.warning("a container must wait: %s", error)
+        else:
+            log.error("a container must wait", exc_info=error)
