@@ -1,6 +1,7 @@
-"""A real Kubernetes control plane on this machine, for tests, for benchmarks and to try things out.
+"""A real Kubernetes cluster on this machine, for tests, for benchmarks and to try things out.
 
-:mod:`cluster.building` builds the programs, :mod:`cluster.control_plane` runs them,
-:mod:`cluster.api` talks to them and :mod:`cluster.objects` makes what goes in. On the command line
-it is ``python -m cluster``. It is no part of the product, and the product never imports it.
+:mod:`cluster.building` builds the programs, :mod:`cluster.control_plane` and :mod:`cluster.node`
+run them, :mod:`cluster.api` talks to them and :mod:`cluster.objects` makes what goes in. On the
+command line it is ``python -m cluster``. It is no part of the product, and the product never
+imports it.
 """

@@ -7,8 +7,9 @@ import sys
 
 import click
 
-from cluster import building, control_plane, processes, standing
+from cluster import building, credentials, images, node, processes, standing
 
+_NODES = 3  # unless there are real ones
 _MEMORY = re.compile(r"(\d+)(?:GiB|Gi)?")
 
 
@@ -21,19 +22,29 @@ def commands() -> None:
 def build() -> None:
     """Build the programs, unless they are there."""
     click.echo(building.ensure())
+    click.echo(building.ensure_runc())
 
 
 @commands.command()
-@click.option("--nodes", default=3, show_default=True, type=click.IntRange(0, 5000))
+@click.option(
+    "--nodes", type=click.IntRange(0, 5000), help="Objects alone; 3 unless there are real ones."
+)
+@click.option(
+    "--kubelets", default=0, type=click.IntRange(0, credentials.MOST_NODES), help="Real nodes."
+)
 @click.option("--cards", default=4, show_default=True, type=click.IntRange(0, 64), help="Per node.")
 @click.option("--memory", default="16GiB", show_default=True, help="Per card, in whole GiB.")
-def up(nodes: int, cards: int, memory: str) -> None:
+def up(nodes: int | None, kubelets: int, cards: int, memory: str) -> None:
     """Bring the cluster up."""
-    if not standing.up(nodes=nodes, cards=cards, card_gib=_gib(memory)):
+    if nodes is None:
+        nodes = 0 if kubelets else _NODES
+    size = {"nodes": nodes, "kubelets": kubelets, "cards": cards, "card_gib": _gib(memory)}
+    if not standing.up(**size):
         click.echo("cluster: already up, as it was; `make cluster-down cluster` makes another one")
         _show_status()
     else:
-        click.echo(f"cluster: up, {nodes} nodes with {cards} cards of {_gib(memory)} GiB each")
+        each = f"{cards} cards of {_gib(memory)} GiB each"
+        click.echo(f"cluster: up, {nodes} nodes and {kubelets} real ones with {each}")
     _show_usage()
 
 
@@ -60,12 +71,12 @@ def _gib(text: str) -> int:
 
 
 def _is_complete() -> bool:
-    return {*control_plane.NAMES, standing.EXTENDER} <= standing.pids().keys()
+    return {*standing.names()} <= standing.pids().keys()
 
 
 def _show_status() -> None:
     running = standing.pids()
-    for name in (*control_plane.NAMES, standing.EXTENDER):
+    for name in standing.names():
         click.echo(f"  {name:19} {f'pid {running[name]}' if name in running else '-'}")
     if running and not _is_complete():
         click.echo("cluster: something ended; `make cluster-down cluster` starts anew")
@@ -81,8 +92,9 @@ def _show_usage() -> None:
     partage inspect
     curl -s {standing.address()}/explain/NAMESPACE/POD
 
-Nodes have no kubelet: pods are bound to them but never start, and a bound pod is deleted with
-`kubectl delete pod NAME --force`. Logs are in {standing.folder() / "run"}.
+Nodes without a kubelet are objects alone: pods are bound to them but never start, and such a pod is
+deleted with `kubectl delete pod NAME --force`. On real ones, which `--kubelets 2` makes, pods run
+with the image {images.NAME}. Logs are in {standing.folder()}, in folders named run.
 `make cluster-down` ends it.""")
 
 
@@ -90,7 +102,7 @@ def main() -> None:
     """Run a command; what people should read is one line, not a traceback."""
     try:
         commands()
-    except (building.CannotBuild, processes.ProgramFailed) as error:
+    except (building.CannotBuild, node.CannotRun, processes.ProgramFailed) as error:
         sys.exit(f"cluster: {error}")
 
 

@@ -38,6 +38,7 @@ _GROUPS = {
     "PriorityClass": "scheduling.k8s.io/v1",
     "Role": "rbac.authorization.k8s.io/v1",
     "RoleBinding": "rbac.authorization.k8s.io/v1",
+    "StatefulSet": "apps/v1",
 }  # of kinds that are not in v1
 _WITHOUT_NAMESPACE = {"ClusterRole", "ClusterRoleBinding", "Namespace", "Node", "PriorityClass"}
 

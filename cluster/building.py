@@ -1,33 +1,35 @@
-"""Building: the programs of a Kubernetes cluster, compiled once from the pinned module.
+"""Building: the programs of a Kubernetes cluster, compiled once from the pinned modules.
 
-No package of Debian or of Python has them, so they are built with Go from ``programs/go.mod``, from
-which their versions are read too. They are kept outside the checkout, in a folder named after a
-checksum of everything that decides what is built: a new pin gives a new folder, and all checkouts
-with the same pins share one. A folder gets its name when it is complete, so a build that was killed
-leaves nothing that looks finished; a lock makes a second build wait for the first and use what it
-made.
+No package of Debian or of Python has them in these versions, so they are built with Go from
+``programs/go.mod``, from which their versions are read too. They are kept outside the checkout, in
+a folder named after a checksum of everything that decides what is built: a new pin gives a new
+folder, and all checkouts with the same pins share one. A folder gets its name when it is complete,
+so a build that was killed leaves nothing that looks finished; a lock makes a second build wait for
+the first and use what it made.
 
-Where modules are downloaded from is Go's business (GOPROXY), and nothing here interferes with it.
+runc, which only real nodes need, has a module and a folder of its own: a part of it is in C, so it
+needs a C compiler, and it takes seconds instead of minutes.
 """
 
 from __future__ import annotations
 
-import collections
 import hashlib
+import json
 import os
 import platform
 import re
 import shutil
-import signal
-import subprocess
 import tempfile
-import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import IO
 
-from cluster import locking, processes, progress
+from cluster import compiling, locking, progress
+from cluster.compiling import CannotBuild
+
+__all__ = ["PROGRAMS", "CannotBuild", "cache_folder", "ensure", "ensure_runc", "programs_folder"]
 
 MODULE = Path(__file__).with_name("programs")
+RUNC = MODULE / "runc"
 PROGRAMS = (
     "containerd",
     "containerd-shim-runc-v2",
@@ -42,13 +44,14 @@ PROGRAMS = (
 
 _TAGS = "grpcnotrace no_btrfs no_zfs no_devmapper no_tracing"
 _CONTAINERD = "github.com/containerd/containerd/v2"
+_RUNC = "github.com/opencontainers/runc"
+_PATCH = (
+    "libcontainer/seccomp/seccomp_unsupported.go",
+    "return -1, ErrSeccompNotEnabled",
+    "return -1, nil",
+)
 _UNFINISHED = "unfinished-"  # folders of builds that run, or were killed
-_TAIL_LINES = 15
 _WAITING = "another build is running, waiting for it"
-
-
-class CannotBuild(Exception):
-    """The programs are not there and cannot be built here; the text says what to do."""
 
 
 def cache_folder() -> Path:
@@ -61,144 +64,96 @@ def cache_folder() -> Path:
 
 def programs_folder() -> Path:
     """Where the programs of the present pins are, or will be."""
-    return cache_folder() / "programs" / _key()
+    return cache_folder() / "programs" / _key(MODULE, [" ".join(_flags())])
 
 
 def ensure() -> Path:
     """The folder with the programs, built if need be; says on stderr how far it is."""
     folder = programs_folder()
-    if folder.exists():
-        return folder
-    _check_go()
-    shown = progress.Progress("programs")
-    with locking.exclusive(folder.parent / "lock", on_wait=lambda: shown.note(_WAITING)):
-        if not folder.exists():  # another build may have made it while we waited
-            _build(folder, shown)
+    if not folder.exists():
+        version = _version("k8s.io/kubernetes")
+        note = "this takes 8 to 15 minutes on two cores, and 5 GB of disk for Go's caches"
+        _build(folder, MODULE, f"Kubernetes {version}", note, _compile)
     return folder
 
 
-def _build(folder: Path, shown: progress.Progress) -> None:
+def ensure_runc() -> Path:
+    """The program runc, built if need be."""
+    folder = cache_folder() / "runc" / _key(RUNC, [_PATCH])
+    if not folder.exists():
+        version = compiling.pinned(RUNC, _pin(_RUNC))
+        note = "this takes a minute at most"
+        _build(folder, RUNC, f"runc {version}", note, _compile_runc)
+    return folder / "runc"
+
+
+_Compile = Callable[[Path, progress.Progress], None]
+
+
+def _build(folder: Path, module: Path, what: str, note: str, compile_into: _Compile) -> None:
+    compiling.check_go(module)
+    shown = progress.Progress("programs")
+    with locking.exclusive(folder.parent / "lock", on_wait=lambda: shown.note(_WAITING)):
+        if folder.exists():  # another build made it while we waited
+            return
+        shown.note(f"building {what} from source into {folder}")
+        shown.note(f"this happens once; {note}")
+        _build_alone(folder, shown, compile_into)
+        shown.done("built")
+
+
+def _build_alone(folder: Path, shown: progress.Progress, compile_into: _Compile) -> None:
     for left in folder.parent.glob(_UNFINISHED + "*"):
         shutil.rmtree(left)
     unfinished = Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=folder.parent))
-    shown.note(f"building Kubernetes {_version('k8s.io/kubernetes')} from source into {folder}")
-    shown.note(
-        "this happens once and takes 8 to 15 minutes on two cores, 5 GB of disk for Go's caches"
-    )
+    scratch = unfinished / "go-tmp"
+    scratch.mkdir()
     try:
-        _compile(unfinished, shown)
+        compile_into(unfinished, shown)
+        shutil.rmtree(scratch)
         unfinished.rename(folder)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
-    shown.done("built")
 
 
 def _compile(unfinished: Path, shown: progress.Progress) -> None:
     scratch = unfinished / "go-tmp"
-    scratch.mkdir()
-    packages = _Go(["list", "-deps", "-tags", _TAGS, "tool"], scratch).run(shown, set())
-    _Go(["build", "-v", *_flags(), "-o", f"{unfinished}/", "tool"], scratch).run(
-        shown, set(packages)
-    )
-    shutil.rmtree(scratch)
+    listing = ["list", "-deps", "-tags", _TAGS, "tool"]
+    packages = compiling.Go(listing, MODULE, scratch).run(shown, set())
+    build = ["build", "-v", *_flags(), "-o", f"{unfinished}/", "tool"]
+    compiling.Go(build, MODULE, scratch).run(shown, set(packages))
     (unfinished / "server").rename(unfinished / "etcd")  # Go names it after its folder
     missing = [name for name in PROGRAMS if not (unfinished / name).exists()]
     if missing:
         raise CannotBuild(f"the build did not make {', '.join(missing)}")
 
 
-class _Go:
-    """One run of the go command: what it prints is counted, and shown only if it fails."""
+def _compile_runc(unfinished: Path, shown: progress.Progress) -> None:
+    """runc, changed in one line.
 
-    def __init__(self, arguments: list[str], scratch: Path) -> None:
-        self._command = [_go(), *arguments]
-        self._environment = {**_environment(), "GOTMPDIR": str(scratch)}
-        self._downloaded = 0
-        self._compiled = 0
-        self._others: collections.deque[str] = collections.deque(maxlen=_TAIL_LINES)
-
-    def run(self, shown: progress.Progress, packages: set[str]) -> list[str]:
-        """Run to the end; gives what was printed on stdout."""
-        with tempfile.TemporaryFile() as output:
-            self._run(shown, packages, output)
-            output.seek(0)
-            return output.read().decode().splitlines()
-
-    def _run(self, shown: progress.Progress, packages: set[str], output: IO[bytes]) -> None:
-        child = processes.spawn(
-            self._command,
-            leashed=True,
-            stdout=output,
-            stderr=subprocess.PIPE,
-            cwd=MODULE,
-            env=self._environment,
-        )
-        with child:
-            reader = threading.Thread(target=self._read, args=(child.stderr, packages))
-            reader.start()
-            try:
-                while not _ended(child, within_seconds=1):
-                    shown.update(self._so_far(len(packages)))
-            except BaseException:  # Ctrl-C, which reaches neither go nor the compilers it runs
-                os.killpg(child.pid, signal.SIGKILL)
-                raise
-            finally:
-                reader.join()
-        if child.returncode != 0:
-            raise CannotBuild("go failed:\n" + "\n".join(self._others))
-
-    def _read(self, lines: IO[bytes], packages: set[str]) -> None:
-        for raw in lines:
-            line = raw.decode(errors="replace").rstrip()
-            if line in packages:
-                self._compiled += 1
-            elif line.startswith("go: downloading"):
-                self._downloaded += 1
-            else:
-                self._others.append(line)
-
-    def _so_far(self, packages: int) -> str:
-        if not packages:
-            return f"reading the modules, {self._downloaded} downloaded so far"
-        if self._compiled < 0.98 * packages:
-            return f"compiling, {self._compiled} of at most {packages} packages"
-        return f"linking {len(PROGRAMS)} programs"
+    With seccomp it needs headers that few machines have. Without, it refuses containers that ask
+    for it, and kubelet asks for it in every pod's sandbox; changed, it does without.
+    """
+    scratch = unfinished / "go-tmp"
+    listing = ["list", "-m", "-json", _RUNC]
+    compiling.Go(["mod", "download", _RUNC], RUNC, scratch).run(shown, set())
+    found = json.loads("".join(compiling.Go(listing, RUNC, scratch).run(shown, set())))
+    changed = shutil.copytree(found["Dir"], scratch / "runc", copy_function=shutil.copyfile)
+    _patch(changed)
+    (scratch / "go.sum").write_text((RUNC / "go.sum").read_text())
+    replaced = f"\nreplace {_RUNC} => {changed}\n"
+    (scratch / "go.mod").write_text((RUNC / "go.mod").read_text() + replaced)
+    flags = ["-trimpath", "-ldflags", "-s -w", "-modfile", str(scratch / "go.mod")]
+    build = ["build", *flags, "-o", f"{unfinished}/", "tool"]
+    compiling.Go(build, RUNC, scratch, with_c=True).run(shown, set())
 
 
-def _ended(child: subprocess.Popen[bytes], *, within_seconds: float) -> bool:
-    try:
-        child.wait(within_seconds)
-    except subprocess.TimeoutExpired:
-        return False
-    return True
-
-
-def _check_go() -> None:
-    needed = _needed_go()
-    advice = f"Go {needed} or newer is needed to build Kubernetes for the tests; install it and"
-    advice += " put it on PATH. It is used for tests only, never by Partage itself."
-    if not shutil.which("go"):
-        raise CannotBuild(f"there is no go command. {advice}")
-    asked = [_go(), "env", "GOVERSION"]
-    found = subprocess.run(asked, capture_output=True, text=True, env=_environment(), check=False)
-    version = found.stdout.strip().removeprefix("go")
-    if _numbers(version) < _numbers(needed):
-        raise CannotBuild(f"go is version {version or 'unknown'}. {advice}")
-
-
-def _go() -> str:
-    return shutil.which("go") or "go"
-
-
-def _environment() -> dict[str, str]:
-    """Ours, and what makes the same programs everywhere: no C, no other Go, no changed pins."""
-    fixed = {
-        "CGO_ENABLED": "0",
-        "GOTOOLCHAIN": "local",
-        "GOFLAGS": "-mod=readonly",
-        "GOWORK": "off",
-    }
-    return {**os.environ, **fixed}
+def _patch(source: Path) -> None:
+    name, before, after = _PATCH
+    text = (source / name).read_text()
+    if text.count(before) != 1:
+        raise CannotBuild(f"{name} of runc is not what was expected; _PATCH must be written anew")
+    (source / name).write_text(text.replace(before, after))
 
 
 def _flags() -> list[str]:
@@ -226,26 +181,15 @@ def _link_flags() -> str:
     return " ".join(["-s -w", *(f"-X {setting}" for setting in settings)])
 
 
-def _key() -> str:
-    parts = [(MODULE / name).read_bytes() for name in ("go.mod", "go.sum")]
-    parts += [" ".join(_flags()).encode(), platform.machine().encode()]
+def _key(module: Path, facts: list[object]) -> str:
+    parts = [(module / name).read_bytes() for name in ("go.mod", "go.sum")]
+    parts += [*(str(fact).encode() for fact in facts), platform.machine().encode()]
     return hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
 
 
 def _version(module: str) -> str:
-    return _pinned(rf"^\s{re.escape(module)} (v\S+)")
+    return compiling.pinned(MODULE, _pin(module))
 
 
-def _needed_go() -> str:
-    return _pinned(r"^go (\S+)")
-
-
-def _pinned(pattern: str) -> str:
-    found = re.search(pattern, (MODULE / "go.mod").read_text(), re.MULTILINE)
-    if found is None:
-        raise CannotBuild(f"{MODULE / 'go.mod'} has no line like {pattern}")
-    return found[1]
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(number) for number in re.findall(r"\d+", version)[:3])
+def _pin(module: str) -> str:
+    return rf"^\s{re.escape(module)} (v\S+)"

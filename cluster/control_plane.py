@@ -1,10 +1,11 @@
 """ControlPlane: etcd, kube-apiserver, kube-scheduler and kube-controller-manager, all on loopback.
 
-It is the real thing, in the versions of ``programs/go.mod``. Only nodes are missing: Node objects
-are made by whoever needs them (:mod:`cluster.objects`) and pods are bound but never start. For that
-reason two admission plugins are off: the one that taints a new node until a controller has seen its
-kubelet, and, if no controller manager runs, the one that refuses pods in a namespace without a
-service account, as only that manager would make one.
+It is the real thing, in the versions of ``programs/go.mod``. Nodes are not part of it. There may be
+real ones (:mod:`cluster.node`), but most tests make do with Node objects (:mod:`cluster.objects`),
+to which pods are bound and where they never start. For that reason two admission plugins are off:
+the one that taints a new node until a controller has seen its kubelet, and, if no controller
+manager runs, the one that refuses pods in a namespace without a service account, as only that
+manager would make one.
 
 Everything is in one folder. Writes to disk are not synced: a crash of the machine loses the state,
 a crash of a program does not. All calls block; a coroutine uses :func:`asyncio.to_thread`.
@@ -110,7 +111,7 @@ class ControlPlane:
         # It makes its certificate at the first start, and writes the key after it.
         process.wait_until((self._pki / "apiserver.key").exists)
         if not self.kubeconfig.exists():
-            self._write_kubeconfig()
+            self.write_kubeconfig(self.kubeconfig, credentials.ADMIN)
         process.wait_until(self.client.is_ready)
         process.wait_until(self._has_default_namespace)
 
@@ -147,6 +148,16 @@ class ControlPlane:
         """Stop the scheduler, if one runs."""
         self._processes[SCHEDULER].kill()
 
+    def write_kubeconfig(self, path: Path, user: str) -> None:
+        """How one of the users of :mod:`cluster.credentials` reaches the API server."""
+        credentials.write_kubeconfig(
+            path,
+            server=self.server,
+            token=credentials.token(self._pki / "tokens.csv", user),
+            authority_pem=(self._pki / "apiserver.crt").read_text(),
+            user=user,
+        )
+
     def pids(self) -> dict[str, int]:
         """The programs that run."""
         found = {name: process.pid for name, process in self._processes.items()}
@@ -162,16 +173,8 @@ class ControlPlane:
         key, tokens = self._pki / "service-accounts.key", self._pki / "tokens.csv"
         if not tokens.exists():
             credentials.write_signing_key(key)
-            credentials.write_admin_token(tokens)
+            credentials.write_tokens(tokens)
         self.kubeconfig.unlink(missing_ok=True)  # its port is of another start
-
-    def _write_kubeconfig(self) -> None:
-        credentials.write_kubeconfig(
-            self.kubeconfig,
-            server=self.server,
-            token=credentials.admin_token(self._pki / "tokens.csv"),
-            authority_pem=(self._pki / "apiserver.crt").read_text(),
-        )
 
     def _start_etcd(self) -> None:
         client = f"http://{_LISTEN}:{self._port(ETCD)}"

@@ -1,4 +1,4 @@
-"""Credentials: the key, the token and the kubeconfig of a control plane that lives on loopback.
+"""Credentials: the key, the tokens and the kubeconfigs of a control plane that lives on loopback.
 
 The API server makes its own certificate and keeps it in its folder; a kubeconfig trusts exactly
 that one. The key that signs service accounts' tokens is made here, without any tool: an elliptic
@@ -16,6 +16,7 @@ from pathlib import Path
 import yaml
 
 ADMIN = "admin"
+MOST_NODES = 32  # with a kubelet
 
 # ASN.1 of an EC private key on the curve P-256 (RFC 5915), around its 32 bytes. A number above the
 # curve's order would be refused; the odds are one in four thousand million.
@@ -30,18 +31,36 @@ def write_signing_key(path: Path) -> None:
     path.write_text(f"-----BEGIN EC PRIVATE KEY-----\n{lines}\n-----END EC PRIVATE KEY-----\n")
 
 
-def write_admin_token(path: Path) -> None:
-    """The API server's file of tokens, with one for an administrator who may do anything."""
-    path.write_text(f"{secrets.token_urlsafe(24)},{ADMIN},{ADMIN},system:masters\n")
+def write_tokens(path: Path) -> None:
+    """The API server's file of tokens: an administrator's, who may do anything, and the nodes'.
+
+    The server reads it once, when it starts, so it has a token for every node that may come.
+    """
+    users = {ADMIN: "system:masters"}
+    users |= {kubelet(node_name(number)): "system:nodes" for number in range(1, MOST_NODES + 1)}
+    lines = [f"{secrets.token_urlsafe(24)},{user},{user},{group}" for user, group in users.items()]
+    path.write_text("\n".join([*lines, ""]))
 
 
-def admin_token(path: Path) -> str:
-    """The token of the administrator."""
+def token(path: Path, user: str) -> str:
+    """The token of a user."""
     with path.open() as lines:
-        return next(row[0] for row in csv.reader(lines) if row[1] == ADMIN)
+        return next(row[0] for row in csv.reader(lines) if row[1] == user)
 
 
-def write_kubeconfig(path: Path, *, server: str, token: str, authority_pem: str) -> None:
+def node_name(number: int) -> str:
+    """The name of a real node, which is also its address."""
+    return f"127.0.0.{number}"
+
+
+def kubelet(node: str) -> str:
+    """The user that a node's kubelet is."""
+    return f"system:node:{node}"
+
+
+def write_kubeconfig(
+    path: Path, *, server: str, token: str, authority_pem: str, user: str = ADMIN
+) -> None:
     """A kubeconfig that needs no other file."""
     authority = base64.b64encode(authority_pem.encode()).decode()
     cluster = {"server": server, "certificate-authority-data": authority}
@@ -49,8 +68,8 @@ def write_kubeconfig(path: Path, *, server: str, token: str, authority_pem: str)
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [{"name": "partage", "cluster": cluster}],
-        "users": [{"name": ADMIN, "user": {"token": token}}],
-        "contexts": [{"name": "partage", "context": {"cluster": "partage", "user": ADMIN}}],
+        "users": [{"name": user, "user": {"token": token}}],
+        "contexts": [{"name": "partage", "context": {"cluster": "partage", "user": user}}],
         "current-context": "partage",
     }
     path.touch(mode=0o600)

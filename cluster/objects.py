@@ -2,14 +2,15 @@
 
 A node has what a kubelet and gpushare's device plugin would have reported, and is Ready; its status
 can be given at creation. A pod's cannot: the API server starts every pod as Pending.
-:mod:`cluster.fake_kubelet` changes it later.
+:mod:`cluster.fake_kubelet` changes it later. For a :class:`cluster.node.Node` a pod is made with
+:func:`running_pod`, as there its image is looked for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from cluster import api
+from cluster import api, images
 
 MEMORY = "aliyun.com/gpu-mem"
 COUNT = "aliyun.com/gpu-count"
@@ -107,6 +108,38 @@ def pod(
             **{field: value for field, value in choices.items() if value},
         },
     }
+
+
+def container(
+    *command: str, name: str = "main", limits: Mapping[str, str | int] | None = None
+) -> api.Object:
+    """A container that a real node can run; without a command it sleeps."""
+    written = {resource: str(amount) for resource, amount in (limits or {}).items()}
+    made = {
+        "name": name,
+        "image": images.NAME,
+        "imagePullPolicy": "Never",
+        "resources": {"limits": written},
+    }
+    return made | ({"command": list(command)} if command else {})
+
+
+def running_pod(
+    name: str,
+    *containers: api.Object,
+    namespace: str = api.DEFAULT,
+    annotations: Mapping[str, str] | None = None,
+    node_name: str = "",
+    **spec: object,
+) -> api.Object:
+    """A pod of such containers, one that sleeps if none is given; ``spec`` as the API has it."""
+    made = pod(name, namespace=namespace, annotations=annotations, node_name=node_name)
+    made["spec"] |= {
+        "containers": list(containers) or [container()],
+        "automountServiceAccountToken": False,
+        **spec,
+    }
+    return made
 
 
 def _node_status(amounts: Mapping[str, str], address: str) -> api.Object:

@@ -43,10 +43,10 @@ class ProgramFailed(Exception):
 class Port:
     """A free port of the loopback interface, kept for us while this object lives."""
 
-    def __init__(self) -> None:
+    def __init__(self, address: str = LOOPBACK) -> None:
         self._held = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         self._held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self._held.bind((LOOPBACK, 0))
+        self._held.bind((address, 0))
         self.number: int = self._held.getsockname()[1]
 
     def release(self) -> None:
@@ -73,12 +73,12 @@ class Process:
             pid = int(self._pid_path.read_text())
         except (FileNotFoundError, ValueError):
             return None
-        return pid if runs(pid) and str(self._folder.parent) in _command_line(pid) else None
+        return pid if runs(pid) and str(self._folder.parent) in command_line(pid) else None
 
-    def start(self, command: Sequence[str | Path]) -> None:
+    def start(self, command: Sequence[str | Path], *, env: Mapping[str, str] | None = None) -> None:
         """Start the program; its output is appended to the log."""
         with self.log_path.open("ab") as log:
-            self._child = spawn(command, leashed=self._leashed, stdout=log, stderr=log)
+            self._child = spawn(command, leashed=self._leashed, stdout=log, stderr=log, env=env)
         self._pid_path.write_text(f"{self._child.pid}\n")
 
     def wait_until(self, ready: Callable[[], bool], *, patience_seconds: float = 120) -> None:
@@ -178,7 +178,16 @@ def runs(pid: int) -> bool:
     return state not in _GONE
 
 
-def _command_line(pid: int) -> str:
+def children(pid: int) -> list[int]:
+    """The processes that a process of one thread has started and that have not ended."""
+    try:
+        return [*map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())]
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+
+
+def command_line(pid: int) -> str:
+    """Its words, with a null character after each; empty if it has ended."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
     except (FileNotFoundError, ProcessLookupError):

@@ -2,6 +2,8 @@
 
 It is started once, as that takes seconds, and emptied before each test. Building its programs takes
 minutes the first time and needs Go. Where they cannot be built the tests are left out.
+
+Tests of real nodes have another one, with its controllers and two nodes.
 """
 
 from __future__ import annotations
@@ -11,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from cluster import building, extending
+from cluster import building, extending, node
 from cluster.control_plane import APISERVER, ControlPlane
+from cluster.node import Node
 from tests.leaving_out import leave_out
 
 
@@ -46,6 +49,38 @@ def clean_cluster(control_plane: ControlPlane) -> Iterator[ControlPlane]:
     control_plane.stop_scheduler()
     if APISERVER not in control_plane.pids():
         control_plane.start_apiserver()
+
+
+@pytest.fixture(scope="session")
+def nodes(programs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Node, Node]]:
+    """Two real nodes, one with cards of different sizes.
+
+    Their ``plane`` has no scheduler until one is started.
+    """
+    try:
+        node.check_machine()
+        building.ensure_runc()
+    except (node.CannotRun, building.CannotBuild) as error:
+        leave_out("real nodes", error)
+    folder = tmp_path_factory.mktemp("nodes")
+    with ControlPlane(folder / "control-plane", controllers=True) as plane:
+        started = (
+            Node(plane, folder / "1", 1),
+            Node(plane, folder / "2", 2, cards="24GiB,12GiB,60GiB,8GiB"),
+        )
+        try:
+            node.start_all(started)
+            yield started
+        finally:
+            for each in started:
+                each.stop()
+
+
+@pytest.fixture
+def clean_nodes(nodes: tuple[Node, Node]) -> tuple[Node, Node]:
+    """The same nodes without pods or containers."""
+    node.clear(nodes)
+    return nodes
 
 
 @pytest.fixture
