@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import os
-import sys
-import time
 from typing import Any
 
 import click
 
-_LEVELS = {"debug": 10, "info": 20, "warn": 30, "error": 40}
+from partage.cli import logs
 
 _EPILOG = """\b
 Examples:
@@ -39,13 +36,15 @@ Environment, as gpushare's manifests set it: PORT, LOG_LEVEL, KUBECONFIG, THREAD
     help="What aliyun.com/gpu-mem counts; auto asks the nodes.",
 )
 @click.option("--leader-elect", is_flag=True, default=None, help="One of several replicas.")
-@click.option("--log-level", type=click.Choice(list(_LEVELS)), help="info unless told otherwise.")
+@click.option(
+    "--log-level", type=click.Choice(list(logs.LEVELS)), help="info unless told otherwise."
+)
 def extender(**flags: Any) -> None:
     """Decide beside kube-scheduler, for pods of every dialect."""
     from partage.scheduler import running, settings
 
     chosen = settings.load(flags.pop("config"), os.environ, _dotted(flags))
-    _log_to_stderr(chosen.log_level)
+    logs.to_stderr(chosen.log_level)
     log = logging.getLogger("partage.extender")
     asyncio.run(running.run(chosen, started=lambda url: log.info("listening on %s", url)))
 
@@ -67,32 +66,3 @@ def _dotted(flags: dict[str, Any]) -> dict[str, Any]:
         "log_level": "log_level",
     }
     return {names[key]: value for key, value in flags.items() if value is not None}
-
-
-def _log_to_stderr(level: str) -> None:
-    handler = logging.StreamHandler()
-    handler.setFormatter(_Plain() if sys.stderr.isatty() else _Json())
-    logging.basicConfig(level=_LEVELS[level], handlers=[handler], force=True)
-
-
-class _Plain(logging.Formatter):
-    """For a terminal."""
-
-    def __init__(self) -> None:
-        super().__init__("%(asctime)s %(levelname)-7s %(message)s", "%H:%M:%S")
-
-
-class _Json(logging.Formatter):
-    """One object a line, for whoever collects logs."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
-        line = {
-            "time": f"{moment}.{int(record.msecs):03d}Z",
-            "level": record.levelname.lower(),
-            "where": record.name,
-            "text": record.getMessage(),
-        }
-        if record.exc_info:
-            line["error"] = self.formatException(record.exc_info)
-        return json.dumps(line, ensure_ascii=False)

@@ -1,7 +1,8 @@
 """``partage inspect``: who has which card of a cluster, whatever words they asked in.
 
 The same reading of nodes and pods that the extender decides from, made once and printed. It needs
-no extender and changes nothing.
+no extender and changes nothing. What is in use at this moment no API server knows; ``--live`` asks
+the agent of one node for it, and only then, so that the rest never waits for one.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import click
 import msgspec
 import yaml
 
-from partage.cli import cluster_reading, inspection, mirroring, tables
+from partage.cli import cluster_reading, inspection, mirroring, tables, top_sampling
 
 UNKNOWN = "N/A"
 
@@ -20,6 +21,7 @@ _EPILOG = """\b
 Examples:
   partage inspect                        cards, tenants and problems of the cluster
   partage inspect dev-server-153 -o wide
+  partage inspect --live                 on a node: what its pods use now, too
   partage inspect -o json | jq '.nodes[].cards[] | select(.healthy | not)'
 """
 
@@ -34,14 +36,26 @@ Examples:
 )
 @click.option("--kubeconfig", metavar="FILE", help="$KUBECONFIG, or ~/.kube/config.")
 @click.option("--context", metavar="NAME", help="Context of the kubeconfig.")
+@click.option("--live", is_flag=True, help="Ask a node's agent what is in use now.")
+@click.option(
+    "--agent",
+    metavar="URL",
+    default=top_sampling.DEFAULT_AGENT,
+    show_default=True,
+    help="The agent that --live asks.",
+)
 @click.argument("node", default="")
-def inspect(*, output: str, kubeconfig: str | None, context: str | None, node: str) -> None:
+def inspect(
+    *, output: str, kubeconfig: str | None, context: str | None, live: bool, agent: str, node: str
+) -> None:
     """Show every card, who has a share of it, and what is wrong.
 
     A tenant counted in the worst case has a damaged record: it counts on every card it may have.
     """
     found = cluster_reading.read(_inspected, kubeconfig=kubeconfig, context=context, node=node)
-    text = _PRINTED[output](found)
+    if live:
+        found = _joined(found, agent)
+    text = _PRINTED[output](found, live)
     if text:
         click.echo(text)
     if output in _TABLES and not any(each.cards for each in found.nodes):
@@ -52,27 +66,36 @@ async def _inspected(cluster: cluster_reading.Cluster) -> inspection.Inspection:
     return inspection.inspect(await mirroring.read(cluster), named=cluster.node)
 
 
-def _json(found: inspection.Inspection) -> str:
+def _joined(found: inspection.Inspection, agent: str) -> inspection.Inspection:
+    from partage.cli import inspection_live, top_agent
+
+    told = top_agent.fetch(agent)
+    if not any(each.name == told.node for each in found.nodes):
+        click.echo(f"The agent is that of node {told.node}, which is not shown.", err=True)
+    return inspection_live.joined(found, told)
+
+
+def _json(found: inspection.Inspection, _live: bool) -> str:
     return msgspec.json.format(msgspec.json.encode(found), indent=2).decode()
 
 
-def _yaml(found: inspection.Inspection) -> str:
+def _yaml(found: inspection.Inspection, _live: bool) -> str:
     dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
     plain = msgspec.to_builtins(found)
     text: str = yaml.dump(plain, Dumper=dumper, sort_keys=False, allow_unicode=True)
     return text.rstrip("\n")
 
 
-def _table(found: inspection.Inspection) -> str:
-    return "\n\n".join(_blocks(found, wide=False))
+def _table(found: inspection.Inspection, live: bool) -> str:
+    return "\n\n".join(_blocks(found, wide=False, live=live))
 
 
-def _wide(found: inspection.Inspection) -> str:
-    return "\n\n".join(_blocks(found, wide=True))
+def _wide(found: inspection.Inspection, live: bool) -> str:
+    return "\n\n".join(_blocks(found, wide=True, live=live))
 
 
 _TABLES = ("table", "wide")
-_PRINTED: dict[str, Callable[[inspection.Inspection], str]] = {
+_PRINTED: dict[str, Callable[[inspection.Inspection, bool], str]] = {
     "table": _table,
     "wide": _wide,
     "json": _json,
@@ -80,15 +103,16 @@ _PRINTED: dict[str, Callable[[inspection.Inspection], str]] = {
 }
 
 
-def _blocks(found: inspection.Inspection, *, wide: bool) -> Iterator[str]:
+def _blocks(found: inspection.Inspection, *, wide: bool, live: bool) -> Iterator[str]:
     """Cards, then tenants, then problems, each where there are any."""
     cards = [(node, card) for node in found.nodes for card in node.cards]
     tenants = [(node, card, tenant) for node, card in cards for tenant in card.tenants]
     if cards:
-        yield _aligned(_CARD + _CARD_WIDE * wide, (_card(*each, wide=wide) for each in cards))
+        rows = (_card(*each, wide=wide) + _live(each[1]) * live for each in cards)
+        yield _aligned(_CARD + _CARD_WIDE * wide + _LIVE * live, rows)
     if tenants:
-        rows = (_tenant(*each, wide=wide) for each in tenants)
-        yield _aligned(_TENANT + _TENANT_WIDE * wide, rows)
+        rows = (_tenant(*each, wide=wide) + _live(each[2]) * live for each in tenants)
+        yield _aligned(_TENANT + _TENANT_WIDE * wide + _LIVE * live, rows)
     if found.problems:
         yield _aligned(_PROBLEM, ((each.object, each.text) for each in found.problems))
 
@@ -103,6 +127,7 @@ _TENANT = (
     *("MEMORY(MiB)", "COMPUTE", "EXCLUSIVE", "FENCE", "COUNTED"),
 )
 _TENANT_WIDE = ("QOS", "CONTAINERS", "UID")
+_LIVE = ("MEASURED(MiB)",)
 _PROBLEM = ("OBJECT", "PROBLEM")
 
 
@@ -132,10 +157,9 @@ def _tenant(
     return usual + more * wide
 
 
+def _live(each: inspection.Card | inspection.Tenant) -> tuple[str, ...]:
+    return (UNKNOWN if each.measured_mib is None else str(each.measured_mib),)
+
+
 def _aligned(header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    return tables.aligned([header, *(tuple(map(_printable, row)) for row in rows)])
-
-
-def _printable(cell: str) -> str:
-    """Others wrote it: what would move the cursor or the columns is not passed on."""
-    return cell if cell.isprintable() else "".join(c if c.isprintable() else "?" for c in cell)
+    return tables.aligned([header, *(tuple(map(tables.printable, row)) for row in rows)])

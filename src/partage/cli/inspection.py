@@ -21,7 +21,7 @@ from partage.dialects import nodes
 from partage.scheduler import mirror
 
 
-class Tenant(msgspec.Struct, frozen=True, kw_only=True):
+class Tenant(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What one pod has of one card, at its worst moment."""
 
     namespace: str
@@ -33,11 +33,12 @@ class Tenant(msgspec.Struct, frozen=True, kw_only=True):
     memory_mib: int
     compute_percent: int
     exclusive: str  # no, card or node
-    fence: str | None  # its level
+    fence: str | None  # the level in force; several where containers differ
     worst_case: bool  # nothing readable says what the pod has
+    measured_mib: int | None = None  # in use now, where an agent was asked
 
 
-class Card(msgspec.Struct, frozen=True, kw_only=True):
+class Card(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One card; used and free add up to its memory, what is foreign is a part of what is used."""
 
     index: int
@@ -52,6 +53,7 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     offline_percent: int
     foreign_percent: int
     tenants: tuple[Tenant, ...]
+    measured_mib: int | None = None  # in use now, by whomever, where an agent was asked
 
 
 class Node(msgspec.Struct, frozen=True, kw_only=True):
@@ -145,19 +147,20 @@ _NAMES = operator.attrgetter("namespace", "pod", "uid")
 
 
 def _tenant(grant: grants.Grant, uuid: str, taking: grants.Taking, *, worst_case: bool) -> Tenant:
-    here = (c.name for c in grant.containers if any(share.uuid == uuid for share in c.shares))
+    here = [c for c in grant.containers if any(share.uuid == uuid for share in c.shares)]
+    fences = sorted({c.fence for c in here if c.fence})
     alone = "card" if taking.exclusive else "no"
     return Tenant(
         namespace=grant.pod.namespace,
         pod=grant.pod.name,
         uid=grant.pod.uid,
         dialect=grant.dialect or None,
-        containers=tuple(name for name in here if name),
+        containers=tuple(c.name for c in here if c.name),
         qos=grant.qos.value,
         memory_mib=taking.memory_mib,
         compute_percent=taking.compute_percent,
         exclusive="node" if grant.exclusive_node else alone,
-        fence=None,  # nobody writes down yet which one is in force
+        fence=",".join(fences) or None,  # written down when containers have started
         worst_case=worst_case,
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 import partage
-from partage.cli import demo, entry, explain, extender, fence, fit, inspect, simulate
+from partage.cli import agent, demo, entry, explain, extender, fence, fit, inspect, simulate, top
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -14,6 +14,7 @@ def commands() -> None:
     """Share GPUs: one ledger for every request language."""
 
 
+commands.add_command(agent.agent)
 commands.add_command(demo.demo)
 commands.add_command(explain.explain)
 commands.add_command(extender.extender)
@@ -21,6 +22,7 @@ commands.add_command(fence.fence)
 commands.add_command(fit.fit)
 commands.add_command(inspect.inspect)
 commands.add_command(simulate.simulate)
+commands.add_command(top.top)
 
 
 def main() -> None:

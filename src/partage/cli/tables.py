@@ -33,6 +33,11 @@ def tabbed(text: str) -> str:
     )
 
 
+def printable(cell: str) -> str:
+    """Others wrote it: what would move the cursor or the columns is not passed on."""
+    return cell if cell.isprintable() else "".join(c if c.isprintable() else "?" for c in cell)
+
+
 def _blocks(lines: list[list[str]], column: int) -> list[list[int]]:
     """The runs of lines that have a tab-terminated cell in this column."""
     blocks: list[list[int]] = [[]]

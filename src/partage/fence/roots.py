@@ -137,8 +137,12 @@ def find(path: Path) -> Root:
 
 
 def make_folder(path: Path, root: Root) -> None:
-    """Another folder under the root, as those that it was made with."""
-    _make_folder(path, _FOLDER_MODES[root.reach], root.gid if root.reach is Reach.GROUP else -1)
+    """A folder in one of those that the root was made with; containers get such a folder mounted.
+
+    There any user must be able to enter it, while on the host nobody gets past the one around it.
+    """
+    mode = 0o755 if root.reach is Reach.CONTAINERS else _FOLDER_MODES[root.reach]
+    _make_folder(path, mode, root.gid if root.reach is Reach.GROUP else -1)
 
 
 def _make(path: Path, reach: Reach, gid: int) -> None:

@@ -1,0 +1,1 @@
+"""The agent: the job on each GPU node."""

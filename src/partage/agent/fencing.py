@@ -1,0 +1,167 @@
+"""Fencing: the fence around one container, and what has to be in the container for it.
+
+The fence ``hook`` is files: the library, the loader's list that names it, the tenant's limits,
+which are read-only, its region, and its seats at its cards. All of them are bind mounts, made by
+the container runtime from the specification, so that what the container's image or its author put
+in those places lies below. The folder around them is one as well: root in a container can rename
+folders of its own, with all that is mounted in them, but not what is itself mounted. Nothing
+depends on the environment, which the tenant may change.
+
+``driver`` and ``mps`` are not put around containers yet. They need the container's own cgroup, or
+a daemon beside it, and a level that nobody set is not a level.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from partage.agent import cdi
+from partage.core import errors, grants
+from partage.fence import advisory, hook, layout, levels, library, limits, roots, seats, tenants
+from partage.fence.levels import Level
+
+NONE = "none"  # a card of its own needs no fence
+_AROUND = "/etc/partage"
+_INSIDE = f"{_AROUND}/fence"
+_PRELOAD = "/etc/ld.so.preload"
+_NOT_YET = "the agent does not put this fence around containers yet"
+
+
+class Put(msgspec.Struct, frozen=True):
+    """A fence that is in force as soon as the container has the edits."""
+
+    level: str
+    edits: cdi.Edits = cdi.Edits()
+    tenant: str = ""
+
+
+class Fences:
+    """The fences of a node's containers."""
+
+    def __init__(self, root: roots.Root, folder: Path) -> None:
+        self._root = root
+        self._folder = folder  # for the library, where containers can reach it
+        self._library = installed(library.find(), folder)
+        self._hook = hook.Hook(root, self._library)
+        self._probes = (
+            levels.Probe(Level.DRIVER, available=False, reason=_NOT_YET),
+            levels.Probe(Level.MPS, available=False, reason=_NOT_YET),
+            levels.Probe(
+                Level.HOOK,
+                available=not self._library.problem,
+                reason=self._library.problem,
+                remedy=self._library.remedy,
+            ),
+            levels.Probe(Level.ADVISORY, available=True),
+        )
+
+    @property
+    def strongest(self) -> levels.Probe:
+        """What containers of this node are held by; with the reason, if that is nothing."""
+        found = levels.strongest(self._probes)
+        return next(p for p in self._probes if p.level in (found, Level.HOOK))
+
+    def put(
+        self,
+        name: str,
+        container: grants.ContainerGrant,
+        *,
+        minimum: str,
+        context_bytes: Mapping[str, int],
+    ) -> Put:
+        """Put a fence around a container before it starts; once more is no harm."""
+        if all(share.exclusive for share in container.shares):
+            return Put(NONE)
+        asked = limits.granted(container, context_bytes=context_bytes)
+        level = levels.require(self._probes, Level(minimum or Level.ADVISORY.value))
+        subject = levels.Subject(name=name)
+        if level is Level.HOOK:
+            self._hook.apply(subject, asked)
+            return Put(str(level), self._edits(name), name)
+        told = advisory.Advisory().apply(subject, asked).environment
+        return Put(str(level), cdi.Edits(env=tuple(f"{k}={v}" for k, v in told.items())))
+
+    def take_down(self, name: str) -> bool:
+        """Remove the fence of a container that is gone; False if a process of it still lives."""
+        try:
+            if name in tenants.names(self._root):
+                tenants.remove(self._root, name)
+        except errors.FenceError:
+            return False
+        return True
+
+    def names(self) -> list[str]:
+        """All tenants that are there."""
+        return tenants.names(self._root)
+
+    def _edits(self, name: str) -> cdi.Edits:
+        tenant = tenants.read(self._root, name)
+        mounts = [
+            _mount(self._folder / "around", _AROUND),
+            _mount(self._library.path, f"{_INSIDE}/{library.NAME}"),
+            _mount(self._folder / "ld.so.preload", _PRELOAD),
+            _mount(tenant.limits_path, f"{_INSIDE}/limits"),
+            _mount(tenant.region_path, f"{_INSIDE}/region", writable=True),
+        ]
+        for index, (card, seat) in enumerate(zip(tenant.limits.cards, tenant.seats, strict=True)):
+            own = seats.path(self._root, card.uuid, seat)
+            mounts.append(_mount(own.parent, f"{_INSIDE}/seats-{index}"))
+            mounts.append(_mount(own, f"{_INSIDE}/seats-{index}/{seat}", writable=True))
+        return cdi.Edits(mounts=tuple(mounts))
+
+
+def installed(found: library.Library, folder: Path) -> library.Library:
+    """The library in a folder of the host from which containers can load it.
+
+    Its name carries a checksum: containers that run keep the one they were started with.
+    """
+    if found.problem:
+        return found
+    try:
+        content = found.path.read_bytes()
+        folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+        if os.statvfs(folder).f_flag & os.ST_NOEXEC:
+            return library.Library(
+                found.path,
+                f"programs cannot load a library from {folder}, which is mounted noexec",
+                "name another folder with --library-folder",
+            )
+        _make_around(folder / "around" / "fence")
+        placed = folder / f"libpartage-{hashlib.sha256(content).hexdigest()[:16]}.so"
+        _place(folder / "ld.so.preload", f"{_INSIDE}/{library.NAME}\n".encode())
+        _place(placed, content)
+    except OSError as error:
+        return library.Library(
+            found.path,
+            f"the library cannot be put into {folder} ({error.strerror})",
+            "name a folder that the agent may write to with --library-folder",
+        )
+    return library.Library(placed)
+
+
+def _make_around(fence: Path) -> None:
+    """What is mounted around the files of a fence: a place for each of them, with nothing in it."""
+    for index in range(layout.CARDS):
+        (fence / f"seats-{index}").mkdir(mode=0o755, parents=True, exist_ok=True)
+    for name in ("limits", "region", library.NAME):
+        (fence / name).touch(mode=0o644)
+
+
+def _place(path: Path, content: bytes) -> None:
+    if path.is_file() and path.read_bytes() == content:
+        return
+    scratch = path.with_name(f".{path.name}.{os.getpid()}")
+    scratch.write_bytes(content)
+    scratch.chmod(0o644)
+    shutil.move(scratch, path)
+
+
+def _mount(host: Path, inside: str, *, writable: bool = False) -> cdi.Mount:
+    options = ("rw" if writable else "ro", "bind", "nosuid", "nodev")
+    return cdi.Mount(host_path=str(host), container_path=inside, options=options)

@@ -1,0 +1,287 @@
+"""A report: what a node's cards and containers were granted, and what they do with it.
+
+A pure function of what the agent knows, so that ``/metrics``, ``partage top`` and ``partage
+inspect`` show the same numbers. A container is there from the moment its pod is granted, with zeros
+until it starts. What nobody can tell is None, never zero: the use of a container whose fence counts
+nothing, the card time of one whose time is not limited and so not counted.
+
+Counters only grow; how much of a card somebody gets is the difference of two reports (`rates`).
+The names of the fields are read by programs, and stay.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from partage.agent import tallies
+from partage.core import cards as card_facts
+from partage.core import grants
+from partage.core.quantities import MIB
+from partage.fence import usage
+
+if TYPE_CHECKING:
+    from partage.devices import nvml
+
+PATH = "/v1/report"
+DEFAULT_ADDRESS = "127.0.0.1"
+DEFAULT_PORT = 9437
+
+Key = tuple[str, str, str]  # uid of the pod, name of the container, uuid of the card
+
+
+class Container(msgspec.Struct, frozen=True, kw_only=True):
+    """What the agent knows of one granted container."""
+
+    grant: grants.Grant
+    container: grants.ContainerGrant
+    fence: str = ""  # the level in force; empty: it has whole cards, or has not started
+    tenant: str = ""  # the name of its fence's tenant, if it has one
+
+
+class Measured(msgspec.Struct, frozen=True, kw_only=True):
+    """What the driver tells of a card now."""
+
+    used_mib: int | None = None
+    utilization_percent: int | None = None
+
+
+class CardReport(msgspec.Struct, frozen=True, kw_only=True):
+    """One card: all that was granted of it, and what the driver measures."""
+
+    index: int
+    uuid: str
+    model: str | None
+    memory_mib: int
+    used_mib: int | None
+    utilization_percent: int | None
+    healthy: bool
+    reason: str  # why it is not
+    granted_mib: int
+    granted_percent: int
+    tenants: int  # containers that have a share of it
+
+
+class ContainerReport(msgspec.Struct, frozen=True, kw_only=True):
+    """One container on one of its cards."""
+
+    namespace: str
+    pod: str  # empty where only the fence's folder was read
+    uid: str
+    container: str
+    dialect: str | None
+    index: int | None  # of the card
+    uuid: str
+    memory_mib: int  # granted; 0: as much as the card has
+    compute_percent: int  # granted; 0: nothing was said
+    ceiling_percent: int | None  # of mode burst
+    mode: str  # of compute: in force, or as asked until it starts
+    exclusive: bool
+    fence: str | None
+    paused: bool
+    used_bytes: int | None
+    peak_bytes: int | None
+    refused: int | None  # allocations, because of the quota
+    busy_ns: int | None
+    throttled_ns: int | None  # that launches waited, all processes added up
+    throttled: int | None  # launches that waited
+    launches: int | None
+
+    @property
+    def key(self) -> Key:
+        """What makes it the same in two reports."""
+        return self.uid, self.container, self.uuid
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """What cannot be told, and why."""
+
+    object: str
+    text: str
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """A node at one moment."""
+
+    api_version: str = msgspec.field(default="output.partage.dev/v1", name="apiVersion")
+    kind: str = "Report"
+    node: str
+    taken_ns: int  # since 1970
+    cards: tuple[CardReport, ...]
+    containers: tuple[ContainerReport, ...]
+    problems: tuple[Problem, ...] = ()
+
+
+class Rate(msgspec.Struct, frozen=True):
+    """What a container got of a card between two reports."""
+
+    compute_percent: float | None
+    throttled_percent: float | None  # above 100 where several processes wait
+
+
+def report(
+    node: str,
+    cards: Sequence[card_facts.Card],
+    *,
+    sick: Mapping[str, str],
+    measured: Mapping[str, Measured],
+    containers: Sequence[Container],
+    used: Mapping[str, usage.Usage | usage.Unreadable],
+    taken_ns: int,
+    problems: Iterable[Problem] = (),
+) -> Report:
+    """A node now: reasons of sick cards and measurements by uuid, usage by name of the tenant."""
+    there = {card.uuid: card for card in cards}
+    known = {name: each for name, each in used.items() if isinstance(each, usage.Usage)}
+    lost = (each for each in used.values() if isinstance(each, usage.Unreadable))
+    reporter = _Reporter(there, measured, _alone(containers))
+    return Report(
+        node=node,
+        taken_ns=taken_ns,
+        cards=tuple(_cards(cards, sick, measured, containers)),
+        containers=tuple(
+            row for each in containers for row in reporter.rows(each, known.get(each.tenant))
+        ),
+        problems=(*problems, *(Problem(f"tenant {each.tenant}", each.problem) for each in lost)),
+    )
+
+
+def measured(readings: Iterable[nvml.Reading]) -> dict[str, Measured]:
+    """What NVML reads, by uuid."""
+    return {
+        each.uuid: Measured(
+            used_mib=None if each.used_bytes is None else each.used_bytes // MIB,
+            utilization_percent=each.utilization_percent,
+        )
+        for each in readings
+        if each.uuid is not None
+    }
+
+
+def rates(before: Report | None, now: Report) -> dict[Key, Rate]:
+    """What containers got between two reports; those that are not in both are left out."""
+    elapsed_ns = now.taken_ns - before.taken_ns if before else 0
+    if before is None or elapsed_ns <= 0:
+        return {}
+    earlier = {each.key: each for each in before.containers}
+    return {
+        each.key: Rate(
+            _percent(earlier[each.key].busy_ns, each.busy_ns, elapsed_ns),
+            _percent(earlier[each.key].throttled_ns, each.throttled_ns, elapsed_ns),
+        )
+        for each in now.containers
+        if each.key in earlier
+    }
+
+
+def _percent(before_ns: int | None, now_ns: int | None, elapsed_ns: int) -> float | None:
+    """None too if the counter was set back: the container was started anew."""
+    if before_ns is None or now_ns is None or now_ns < before_ns:
+        return None
+    return 100 * (now_ns - before_ns) / elapsed_ns
+
+
+def _cards(
+    cards: Sequence[card_facts.Card],
+    sick: Mapping[str, str],
+    measured: Mapping[str, Measured],
+    containers: Sequence[Container],
+) -> Iterator[CardReport]:
+    takings: dict[str, list[grants.Taking]] = collections.defaultdict(list)
+    for grant in {each.grant.pod.uid: each.grant for each in containers}.values():
+        for uuid, taking in grants.takings(grant).items():
+            takings[uuid].append(taking)
+    tenants = collections.Counter(uuid for each in containers for uuid in _uuids(each))
+    for card in cards:
+        now = measured.get(card.uuid, Measured())
+        yield CardReport(
+            index=card.index,
+            uuid=card.uuid,
+            model=card.model or None,
+            memory_mib=card.memory_mib,
+            used_mib=now.used_mib,
+            utilization_percent=now.utilization_percent,
+            healthy=card.healthy and card.uuid not in sick,
+            reason=sick.get(card.uuid, ""),
+            granted_mib=sum(taking.memory_mib for taking in takings[card.uuid]),
+            granted_percent=sum(taking.compute_percent for taking in takings[card.uuid]),
+            tenants=tenants[card.uuid],
+        )
+
+
+def _uuids(each: Container) -> set[str]:
+    return {share.uuid for share in each.container.shares}
+
+
+def _alone(containers: Sequence[Container]) -> set[str]:
+    """Cards that one container has for itself: all that the driver measures there is its own."""
+    holders = collections.Counter(uuid for each in containers for uuid in _uuids(each))
+    exclusive = {s.uuid for each in containers for s in each.container.shares if s.exclusive}
+    return {uuid for uuid in exclusive if holders[uuid] == 1}
+
+
+class _Reporter:
+    """The rows of containers."""
+
+    def __init__(
+        self,
+        there: Mapping[str, card_facts.Card],
+        measured: Mapping[str, Measured],
+        alone: set[str],
+    ) -> None:
+        self._there = there
+        self._measured = measured
+        self._alone = alone
+
+    def rows(self, each: Container, known: usage.Usage | None) -> Iterator[ContainerReport]:
+        """One for each of its cards, in its order."""
+        by_card = {card.uuid: card for card in known.cards} if known else {}
+        shares: dict[str, list[grants.Share]] = {}
+        for share in each.container.shares:
+            shares.setdefault(share.uuid, []).append(share)
+        for uuid, several in shares.items():
+            yield self._row(each, uuid, several, by_card.get(uuid))
+
+    def _row(
+        self, each: Container, uuid: str, shares: list[grants.Share], now: usage.CardUsage | None
+    ) -> ContainerReport:
+        card = self._there.get(uuid)
+        index = shares[0].index if card is None else card.index
+        pod = each.grant.pod
+        asked_percent = min(100, sum(share.compute_percent for share in shares))
+        exclusive = any(share.exclusive for share in shares)
+        timed = asked_percent > 0 and not exclusive
+        mode, ceiling_percent = (
+            tallies.in_force(now) if now else tallies.asked(each.container, timed=timed)
+        )
+        return ContainerReport(
+            namespace=pod.namespace,
+            pod=pod.name,
+            uid=pod.uid,
+            container=each.container.name,
+            dialect=each.grant.dialect or None,
+            index=index if index >= 0 else None,
+            uuid=uuid,
+            memory_mib=sum(share.memory_mib for share in shares),
+            compute_percent=asked_percent,
+            ceiling_percent=ceiling_percent,
+            mode=mode,
+            exclusive=exclusive,
+            fence=each.fence or None,
+            paused=now.paused if now else False,
+            **msgspec.structs.asdict(
+                tallies.counted(now) if now else self._uncounted(each, uuid, exclusive, timed)
+            ),
+        )
+
+    def _uncounted(self, each: Container, uuid: str, exclusive: bool, timed: bool) -> tallies.Tally:
+        """Of a container for which no fence keeps account."""
+        if uuid in self._alone and not each.tenant:
+            used_mib = self._measured.get(uuid, Measured()).used_mib
+            return tallies.Tally(used_bytes=None if used_mib is None else used_mib * MIB)
+        if each.fence or exclusive:
+            return tallies.Tally()  # it may run, and nobody can tell
+        return tallies.NOTHING_YET if timed else tallies.NO_MEMORY_YET

@@ -1,0 +1,300 @@
+"""Running: the agent from its start to its end.
+
+It listens at once, waits for a driver, reads the cards, its node and the pods on it, and only then
+offers anything to the kubelet: from that moment containers may start. What it does afterwards are
+answers to changes: of the cards' health, of the node's labels, of pods.
+
+Nothing is kept in memory that is not somewhere else. Containers run on when the agent is killed,
+with their fences, and the next agent finds them by their specifications.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime as dt
+import logging
+import signal
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from typing import NoReturn
+
+from aiohttp import web as aiohttp_web
+
+from partage.agent import (
+    cdi,
+    driver,
+    driver_files,
+    fencing,
+    marking,
+    metrics,
+    node_pods,
+    publishing,
+    reporting,
+    serving,
+    settings,
+    starting,
+    sweeping,
+    telling,
+    web,
+    world,
+)
+from partage.core import errors, grants
+from partage.devices import health, judging
+from partage.dialects import pods, registry
+from partage.fence import levels, roots, usage
+from partage.kube import api as kube
+from partage.kube import credentials
+from partage.kubelet import checkpoint, folders
+
+log = logging.getLogger(__name__)
+
+_SWEEP_S = 5.0
+
+
+async def run(chosen: settings.Settings, *, started: Callable[[str], None]) -> None:
+    """Serve until a signal says to stop; ``started`` is told where it listens."""
+    known = credentials.load(chosen.kubeconfig or None, chosen.context or None)
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    async with kube.Api(known) as api:
+        agent = Agent(chosen, api)
+        async with _listening(chosen, agent.application(), started):
+            await _until(stop, agent)
+
+
+class Agent:
+    """The parts, put together."""
+
+    def __init__(self, chosen: settings.Settings, api: kube.Api) -> None:
+        self._chosen = chosen
+        self._root = roots.prepare(chosen.root, reach=roots.Reach.CONTAINERS)
+        self._fences = fencing.Fences(self._root, chosen.library)
+        self._world = world.World(chosen.node, chosen.counting, chosen.dialects)
+        self._pods = node_pods.NodePods(api, chosen.node, self._pod_changed)
+        self._starter = starting.Starter(
+            self._world,
+            self._pods,
+            fences=self._fences,
+            files=_files(chosen),
+            places=_places(chosen),
+            begun=self._begun,
+        )
+        self._folder = folders.Folder(chosen.device_plugins)
+        self._teller = telling.Teller(api, chosen.node, self._pods, now=_now)
+        self._served = serving.Served(
+            self._world,
+            self._pods,
+            self._starter,
+            self._folder,
+            complain=self._teller.about_resource,
+        )
+        self._marker = marking.Marker(api, self._pods, self._world, self._starter.started)
+        self._publisher = publishing.Publisher(
+            api,
+            chosen.node,
+            self._world,
+            fence=str(self._fences.strongest.level),
+            accelerator=chosen.accelerator_label,
+            changed=self._look,
+        )
+        self._sweeper = sweeping.Sweeper(self._starter, self._fences, self._pods)
+        self._readings = driver.Readings()
+        self._due = asyncio.Event()  # something about the node changed
+        self._waits = "waiting for the NVIDIA driver"
+
+    def application(self) -> aiohttp_web.Application:
+        """What is served over HTTP."""
+        old = metrics.Metrics(self._chosen.old_metrics)
+        return web.application(web.Parts(self.report, self.ready, old))
+
+    def ready(self) -> str:
+        """Why containers cannot start; empty if they can."""
+        problems = self._served.problems()
+        return self._waits or (problems[0] if problems else "")
+
+    async def work(self) -> NoReturn:
+        """All that goes on."""
+        _say_fence(self._fences.strongest)
+        self._world.driver = await driver.present()
+        found = await driver.devices()
+        self._world.set_devices(found)
+        self._world.context_bytes = await driver.context_costs(found)
+        log.info("driver %s, %d cards", self._world.driver, len(self._world.node.cards))
+        async with asyncio.TaskGroup() as group:
+            with self._watching():
+                await self._read(group)
+                await self._follow(group)
+        raise AssertionError("tasks that never end have ended")
+
+    async def _read(self, group: asyncio.TaskGroup) -> None:
+        """Know the node and its pods before anything is offered."""
+        self._waits = "reading the node and its pods"
+        for each in (self._publisher.reflector, self._pods.reflector):
+            group.create_task(each.run())
+        for each in (self._publisher.reflector, self._pods.reflector):
+            await each.synced.wait()
+        await self._publisher.recall()
+        for uid in {each.uid for each in self._starter.started.values()}:
+            self._marker.look(uid)
+        self._sweeper.sweep()
+        self._waits = ""
+
+    async def _follow(self, group: asyncio.TaskGroup) -> NoReturn:
+        """Answer to changes, for ever."""
+        group.create_task(self._folder.watch())
+        group.create_task(self._publisher.run())
+        group.create_task(self._marker.run())
+        group.create_task(self._teller.run())
+        group.create_task(self._sweep())
+        while True:
+            self._served.refresh(group)
+            self._publisher.look()
+            self._due.clear()
+            await self._due.wait()
+
+    async def _sweep(self) -> NoReturn:
+        while True:
+            await asyncio.sleep(_SWEEP_S)
+            if self._pods.reflector.synced.is_set():
+                self._sweeper.sweep()
+
+    async def report(self) -> reporting.Report:
+        """What is granted and used at this moment."""
+        measured, used = await asyncio.to_thread(self._measured)
+        return reporting.report(
+            self._chosen.node,
+            self._world.node.cards,
+            sick=self._world.sick,
+            measured=measured,
+            containers=self._containers(),
+            used=used,
+            taken_ns=time.time_ns(),
+        )
+
+    def _measured(
+        self,
+    ) -> tuple[dict[str, reporting.Measured], dict[str, usage.Usage | usage.Unreadable]]:
+        used = {each.tenant: each for each in usage.everything(self._root)}
+        return self._readings.now(), used
+
+    def _containers(self) -> list[reporting.Container]:
+        began = {(s.uid, s.container): s for s in self._starter.started.values()}
+        living = (pod for pod in self._pods.known.values() if not pods.ended(pod))
+        granted = (grant for grant in map(self._grant, living) if grant is not None)
+        return [
+            _known(grant, container, began.get((grant.pod.uid, container.name)))
+            for grant in granted
+            for container in grant.containers
+        ]
+
+    def _grant(self, pod: pods.Pod) -> grants.Grant | None:
+        found = registry.granted(pod, self._world.node, self._world.settings)
+        if not isinstance(found, grants.Grant):
+            return None
+        return registry.settled(found, self._world.node)
+
+    @contextlib.contextmanager
+    def _watching(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+
+        def changed(sick: Mapping[str, str]) -> None:
+            asyncio.run_coroutine_threadsafe(self._judged(sick), loop)
+
+        quiet_s = self._chosen.quiet_s
+        patience = None if quiet_s is None else judging.Patience(quiet_s=quiet_s)
+        with health.Watcher(changed, patience=patience):
+            yield
+
+    async def _judged(self, sick: Mapping[str, str]) -> None:
+        before = self._world.sick
+        self._world.set_sick(sick)
+        self._world.set_devices(await driver.devices())
+        self._teller.about_cards(before, self._world, self._grant)
+        self._look()
+
+    def _look(self) -> None:
+        self._due.set()
+
+    def _pod_changed(self, uid: str, pod: pods.Pod | None) -> None:
+        if pod is not None:
+            self._marker.look(uid)
+
+    def _begun(self, grant: grants.Grant, began: cdi.Started) -> None:
+        self._marker.look(grant.pod.uid)
+
+
+def _known(
+    grant: grants.Grant, container: grants.ContainerGrant, began: cdi.Started | None
+) -> reporting.Container:
+    fence = began.fence if began is not None else container.fence
+    return reporting.Container(
+        grant=grant,
+        container=container,
+        fence="" if fence == fencing.NONE else fence,
+        tenant=began.tenant if began is not None else "",
+    )
+
+
+def _places(chosen: settings.Settings) -> starting.Places:
+    return starting.Places(
+        cdi=chosen.cdi,
+        checkpoint=chosen.device_plugins / checkpoint.NAME,
+        pod_resources=chosen.pod_resources,
+    )
+
+
+def _files(chosen: settings.Settings) -> driver_files.DriverFiles | None:
+    """None: NVIDIA's runtime brings the driver's files; by itself where no specification is."""
+    files = driver_files.DriverFiles(chosen.driver_specs)
+    if chosen.driver_files == "runtime" or (chosen.driver_files == "auto" and not files.there()):
+        return None
+    return files
+
+
+def _say_fence(found: levels.Probe) -> None:
+    if found.available:
+        log.info("containers are held by the fence %s", found.level)
+    else:
+        log.warning(
+            "containers are told their share, and nobody holds them to it: %s; %s",
+            found.reason,
+            found.remedy,
+        )
+
+
+@contextlib.asynccontextmanager
+async def _listening(
+    chosen: settings.Settings, app: aiohttp_web.Application, started: Callable[[str], None]
+) -> AsyncIterator[None]:
+    runner = aiohttp_web.AppRunner(app, access_log=None)
+    await runner.setup()
+    try:
+        await aiohttp_web.TCPSite(runner, chosen.address, chosen.port).start()
+        started(f"http://{chosen.address}:{runner.addresses[0][1]}")
+        yield
+    except OSError as error:
+        raise errors.InputError(
+            f"cannot listen on {chosen.address} port {chosen.port}: {error.strerror or error}",
+            instead="choose another with --address or --port",
+        ) from error
+    finally:
+        await runner.cleanup()
+
+
+async def _until(stop: asyncio.Event, agent: Agent) -> None:
+    """Work until told to stop; what goes wrong inside ends it."""
+    working = asyncio.create_task(agent.work())
+    stopping = asyncio.create_task(stop.wait())
+    await asyncio.wait([working, stopping], return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if working.done():
+        await working
+    working.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await working
+
+
+def _now() -> dt.datetime:
+    return dt.datetime.now(dt.UTC)

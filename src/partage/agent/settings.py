@@ -1,0 +1,108 @@
+"""Settings of the agent, all from its command line: it is one program on one node.
+
+Folders are those of the host. In a pod they are mounted at the same paths, because the container
+runtime, which is on the host, is told of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from partage.agent import old_names, reporting
+from partage.core import errors
+from partage.dialects import base, registry
+from partage.fence import roots
+
+KUBELET = Path("/var/lib/kubelet")
+CDI = Path("/var/run/cdi")
+DRIVER_SPECS = (Path("/etc/cdi"), Path("/var/run/cdi"))
+LIBRARY = Path("/var/lib/partage/lib")
+
+ALL = tuple(dialect.name for dialect in registry.DIALECTS)
+# HAMi counts ten of nvidia.com/gpu for each card, which surprises whoever does not use HAMi.
+USUAL = tuple(name for name in ALL if name != "hami")
+UNITS_MIB = {"GiB": 1024, "MiB": 1}
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """What the administrator chose."""
+
+    node: str
+    kubeconfig: str = ""
+    context: str = ""
+    dialects: tuple[str, ...] = USUAL
+    counting: base.Settings = base.Settings()
+    root: Path = roots.DEFAULT
+    library: Path = LIBRARY
+    kubelet: Path = KUBELET
+    cdi: Path = CDI
+    driver_specs: tuple[Path, ...] = DRIVER_SPECS
+    driver_files: str = "auto"
+    accelerator_label: bool = False
+    address: str = reporting.DEFAULT_ADDRESS
+    port: int = reporting.DEFAULT_PORT
+    old_metrics: tuple[str, ...] = ()
+    quiet_s: float | None = None  # after an Xid; None: as the watch of health has it
+
+    @property
+    def device_plugins(self) -> Path:
+        """Where the kubelet looks for plugins."""
+        return self.kubelet / "device-plugins"
+
+    @property
+    def pod_resources(self) -> Path:
+        """Where it tells who has which devices."""
+        return self.kubelet / "pod-resources" / "kubelet.sock"
+
+
+def chosen(flags: Mapping[str, Any]) -> Settings:
+    """The settings that the flags of ``partage agent`` mean; a flag that is None was not given."""
+    if not flags["node"]:
+        raise errors.InputError(
+            "the agent does not know which node it is on",
+            instead="set --node, or NODE_NAME as deploy/agent.yaml does",
+        )
+    given = {
+        "kubeconfig": flags["kubeconfig"],
+        "context": flags["context"],
+        "root": flags["root"],
+        "library": flags["library_folder"],
+        "kubelet": flags["kubelet_folder"],
+        "cdi": flags["cdi_folder"],
+        "driver_specs": flags["driver_cdi"] or None,
+        "driver_files": flags["driver_files"],
+        "accelerator_label": flags["t9k_label"],
+        "address": flags["address"],
+        "port": flags["port"],
+        "quiet_s": flags["quiet_after_xid"],
+    }
+    lists = {
+        "dialects": (flags["dialects"], ALL),
+        "old_metrics": (flags["old_metrics"], old_names.FAMILIES),
+    }
+    for name, (text, known) in lists.items():
+        if text is not None:
+            given[name] = _words(text, known, f"--{name.replace('_', '-')}")
+    return Settings(
+        node=flags["node"],
+        counting=base.Settings(
+            memory_unit_mib=UNITS_MIB[flags["memory_unit"]], hami_split=flags["hami_split"]
+        ),
+        **{name: value for name, value in given.items() if value is not None},
+    )
+
+
+def _words(text: str, known: Iterable[str], what: str) -> tuple[str, ...]:
+    """A list with commas, of words that are known."""
+    allowed = tuple(known)
+    found = tuple(word.strip() for word in text.split(",") if word.strip())
+    for word in found:
+        if word not in allowed:
+            raise errors.InputError(
+                f"{what}: {word!r} is not known here", instead=f"choose from {', '.join(allowed)}"
+            )
+    return found

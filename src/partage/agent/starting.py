@@ -1,0 +1,243 @@
+"""Starting: from a call of the kubelet to a container with its cards.
+
+Allocate knows a set of IDs and nothing else, so it answers with a name, takes away what that name
+stood for, and never fails: a pod whose Allocate failed is lost for good. PreStartContainer comes
+with the same IDs before the container is made. There it is found out whose they are, what was
+granted, and whether that can be; the fence is put up, and the specification written. An error in it
+keeps the container waiting with our text, and the kubelet tries again until it is cured.
+
+A container can have several resources, and then several names. Each of them stands for all that is
+done to the container, so that none can be missing; runtimes put the same file or variable in once.
+Only hooks would run twice, so they come with the first of the names in alphabetical order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from partage.agent import admitting, cdi, driver_files, fencing, identity, node_pods
+from partage.core import cards, errors, grants
+from partage.dialects import base, native, pods, registry
+from partage.kubelet import checkpoint, pod_resources
+
+log = logging.getLogger(__name__)
+
+_TURN_S = 5.0  # how long an old status is waited for; the kubelet gives up after 30 s
+_AGAIN_S = 0.2
+
+
+class NotGranted(errors.PartageError):
+    """A container whose cards nobody decided on, or that cannot have them."""
+
+    code = "not-granted"
+
+
+class Places(msgspec.Struct, frozen=True, kw_only=True):
+    """Where things are on this node."""
+
+    cdi: Path
+    checkpoint: Path
+    pod_resources: Path
+
+
+class World(Protocol):
+    """What the agent knows of its node when a container starts."""
+
+    @property
+    def node(self) -> cards.Node:
+        """The node with its cards and modes."""
+
+    @property
+    def settings(self) -> base.Settings:
+        """As the cluster counts."""
+
+    @property
+    def context_bytes(self) -> dict[str, int]:
+        """What a context costs, by uuid."""
+
+    @property
+    def served(self) -> Iterable[str]:
+        """The resources that have a plugin here."""
+
+
+class Starter:
+    """Answers the kubelet, for all resources."""
+
+    def __init__(
+        self,
+        world: World,
+        known: node_pods.NodePods,
+        *,
+        fences: fencing.Fences,
+        files: driver_files.DriverFiles | None,
+        places: Places,
+        begun: Callable[[grants.Grant, cdi.Started], None],
+    ) -> None:
+        self._world = world
+        self._pods = known
+        self._fences = fences
+        self._files = files  # None: NVIDIA's runtime brings them
+        self._places = places
+        self._begun = begun
+        self._lock = asyncio.Lock()  # what is compared with others must not change meanwhile
+        self.started: dict[str, cdi.Started] = {
+            each.device: each for each in cdi.everything(places.cdi)
+        }
+
+    def allocated(self, resource: str, ids: frozenset[str]) -> str:
+        """The name of the device that these IDs will be."""
+        name = cdi.device(resource, ids)
+        try:
+            cdi.remove(self._places.cdi, name)
+            self.started.pop(name, None)
+        except OSError as error:
+            log.error("the specification of %s cannot be removed: %s", cdi.qualified(name), error)
+        return cdi.qualified(name)
+
+    async def starting(self, resource: str, ids: frozenset[str]) -> None:
+        """Make everything ready for the container with these IDs, or say why it cannot start."""
+        name = cdi.device(resource, ids)
+        claim = await self._claim(resource, ids)
+        pod = self._pods.known[claim.uid]
+        grant = self._granted(pod)
+        container = await self._container(claim, grant, pod, name)
+        async with self._lock:
+            self._admit(grant)
+            minimum = native.fence(pod)
+            started, edits = await asyncio.to_thread(
+                self._prepared, grant, container, minimum, resource, name
+            )
+            if not any(self._leading(pod, each, resource) for each in claim.containers):
+                edits = msgspec.structs.replace(edits, hooks=())
+            await asyncio.to_thread(cdi.write, self._places.cdi, started, edits)
+            self.started[name] = started
+        self._begun(grant, started)
+        log.info(
+            "container %s of pod %s/%s starts: cards %s, fence %s",
+            container.name,
+            pod.metadata.namespace,
+            pod.metadata.name,
+            [share.index for share in container.shares],
+            started.fence,
+        )
+
+    def forget(self, name: str) -> None:
+        """A container is gone for good: so is its specification."""
+        cdi.remove(self._places.cdi, name)
+        self.started.pop(name, None)
+
+    async def _claim(self, resource: str, ids: frozenset[str]) -> identity.Claim:
+        claims = await self._claims(resource, ids)
+        if not claims or any(claim.uid not in self._pods.known for claim in claims):
+            await self._pods.catch_up()
+        return identity.only(claims, self._pods.known)
+
+    async def _claims(self, resource: str, ids: frozenset[str]) -> tuple[identity.Claim, ...]:
+        try:
+            written = await asyncio.to_thread(checkpoint.holdings, self._places.checkpoint)
+        except errors.PartageError as error:
+            log.warning("%s; asking the kubelet's PodResources instead", error)
+        else:
+            claims = identity.held(written, resource, ids)
+            if claims:
+                return claims
+        listed = await pod_resources.listed(self._places.pod_resources)
+        await self._pods.catch_up()  # for their uids
+        return identity.listed(listed, resource, ids, self._pods.uid_of)
+
+    def _granted(self, pod: pods.Pod) -> grants.Grant:
+        world = self._world
+        found = registry.granted(pod, world.node, world.settings)
+        if isinstance(found, grants.Grant):
+            return registry.settled(found, world.node)
+        name = f"{pod.metadata.namespace}/{pod.metadata.name}"
+        why = f"{found.field}: {found.problem}" if found else "it asks for no card in words we know"
+        raise NotGranted(
+            f"pod {name} has no grant for a card on node {world.node.name} ({why})",
+            instead="let kube-scheduler ask Partage's extender about this resource "
+            "(managedResources in its configuration), then delete the pod to place it anew",
+        )
+
+    async def _container(
+        self, claim: identity.Claim, grant: grants.Grant, pod: pods.Pod, name: str
+    ) -> grants.ContainerGrant:
+        found = identity.candidates(claim, grant)
+        if len(found) == 1:
+            return found[0]
+        before = self.started.get(name)
+        last = before.container if before is not None and before.uid == claim.uid else ""
+        for _ in range(int(_TURN_S / _AGAIN_S)):
+            chosen = identity.turn(found, await self._pods.statuses(pod), last)
+            if chosen is not None:
+                return chosen
+            await asyncio.sleep(_AGAIN_S)
+        names = " or ".join(claim.containers)
+        raise identity.Unidentified(
+            f"whether container {names} starts is not known to the API server yet",
+            instead="the kubelet tries again by itself",
+        )
+
+    def _admit(self, grant: grants.Grant) -> None:
+        """Refuse what does not go together with pods that were started before."""
+        problem = admitting.conflict(grant, self._running(grant.pod.uid), self._world.node)
+        if problem:
+            raise NotGranted(
+                f"pod {grant.pod.namespace}/{grant.pod.name} cannot have what it was granted: "
+                f"{problem}",
+                instead="delete the pod to place it anew",
+            )
+
+    def _running(self, but: str) -> list[grants.Grant]:
+        """The grants of other pods that have been started and have not ended."""
+        found = []
+        for uid in {each.uid for each in self.started.values()} - {but}:
+            pod = self._pods.known.get(uid)
+            if pod is None or pods.ended(pod):
+                continue
+            grant = registry.granted(pod, self._world.node, self._world.settings)
+            if isinstance(grant, grants.Grant):
+                found.append(grant)
+        return found
+
+    def _prepared(
+        self,
+        grant: grants.Grant,
+        container: grants.ContainerGrant,
+        minimum: str,
+        resource: str,
+        name: str,
+    ) -> tuple[cdi.Started, cdi.Edits]:
+        tenant = f"{grant.pod.uid}.{container.name}"
+        put = self._fences.put(
+            tenant, container, minimum=minimum, context_bytes=self._world.context_bytes
+        )
+        started = cdi.Started(
+            uid=grant.pod.uid,
+            container=container.name,
+            resource=resource,
+            fence=put.level,
+            tenant=put.tenant,
+            device=name,
+        )
+        return started, self._edits(grant, container) + put.edits
+
+    def _edits(self, grant: grants.Grant, container: grants.ContainerGrant) -> cdi.Edits:
+        world = self._world
+        told = registry.environment(grant, container, world.node, world.settings)
+        edits = cdi.Edits(env=tuple(f"{name}={text}" for name, text in told.items()))
+        if self._files is None:
+            return edits
+        there = {card.uuid: card for card in world.node.cards}
+        return self._files.edits(there[share.uuid] for share in container.shares) + edits
+
+    def _leading(self, pod: pods.Pod, container: str, resource: str) -> bool:
+        """Whether this is the resource of the container with which hooks come."""
+        named = next(s.container for s in pods.spots(pod) if s.container.name == container)
+        limits = named.resources.limits
+        return resource == min(set(self._world.served) & limits.keys(), default=resource)

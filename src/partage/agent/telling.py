@@ -1,0 +1,109 @@
+"""Telling: what people should know, as events on the node and on the pods it concerns.
+
+A card that falls sick is told to every pod that has a share of it. Nothing is done to them: an
+administrator knows whether a job is better finished or moved, and Partage does not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import logging
+from collections.abc import Callable, Mapping
+from typing import NoReturn
+
+import msgspec
+
+from partage.agent import node_pods, world
+from partage.core import cards, grants
+from partage.dialects import pods
+from partage.kube import api as kube
+from partage.kube import events
+
+log = logging.getLogger(__name__)
+
+_MOST = 1000  # texts that wait for the API server; what comes then is in the log only
+
+SICK, WELL, NOT_SERVED = "CardUnhealthy", "CardRecovered", "ResourceNotServed"
+
+
+class Text(msgspec.Struct, frozen=True):
+    """One text that is to be told."""
+
+    about: events.About
+    reason: str
+    message: str
+    kind: str = events.WARNING
+
+
+class Teller:
+    """Writes the agent's events, one after the other."""
+
+    def __init__(
+        self,
+        api: kube.Api,
+        node: str,
+        known: node_pods.NodePods,
+        *,
+        now: Callable[[], dt.datetime],
+    ) -> None:
+        self._events = events.Events(api, "partage-agent", node, now=now)
+        # Kubelets give the name as the uid of their node, and `kubectl describe` looks for that.
+        self._node = events.About("Node", node, node)
+        self._pods = known
+        self._due: asyncio.Queue[Text] = asyncio.Queue(_MOST)
+
+    def about_resource(self, resource: str, why: str) -> None:
+        """A resource is not served."""
+        log.error("%s", why)
+        self._tell(Text(self._node, NOT_SERVED, why))
+
+    def about_cards(
+        self,
+        before: Mapping[str, str],
+        facts: world.World,
+        grant_of: Callable[[pods.Pod], grants.Grant | None],
+    ) -> None:
+        """The health of cards changed."""
+        there = {card.uuid: card for card in facts.node.cards}
+        now = facts.sick
+        for uuid in sorted(before.keys() | now.keys()):
+            if uuid in there and before.get(uuid) != now.get(uuid):
+                self._about_card(there[uuid], now.get(uuid, ""), grant_of)
+
+    async def run(self) -> NoReturn:
+        """For ever: tell what is due."""
+        while True:
+            text = await self._due.get()
+            await self._events.tell(text.about, text.reason, text.message, kind=text.kind)
+
+    def _about_card(
+        self, card: cards.Card, why: str, grant_of: Callable[[pods.Pod], grants.Grant | None]
+    ) -> None:
+        name = f"card {card.index} ({card.uuid})"
+        if why:
+            log.error("%s is sick: %s", name, why)
+            text = f"{name} is sick: {why}. Nothing new starts there until it is well"
+        else:
+            log.info("%s is well again", name)
+            text = f"{name} is well again"
+        kind, reason = (events.WARNING, SICK) if why else (events.NORMAL, WELL)
+        self._events.forget(self._node)
+        self._tell(Text(self._node, reason, text, kind))
+        for pod in self._pods.known.values():
+            grant = None if pods.ended(pod) else grant_of(pod)
+            if grant is not None and card.uuid in grants.takings(grant):
+                about = _about(pod)
+                self._events.forget(about)
+                self._tell(Text(about, reason, text, kind))
+
+    def _tell(self, text: Text) -> None:
+        try:
+            self._due.put_nowait(text)
+        except asyncio.QueueFull:
+            log.warning("not told to %s: %s", text.about.name, text.message)
+
+
+def _about(pod: pods.Pod) -> events.About:
+    meta = pod.metadata
+    return events.About("Pod", meta.name, meta.uid, meta.namespace)

@@ -1,0 +1,161 @@
+"""A site: real nodes with agents, the extender and kube-scheduler, and what tests ask of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable
+from pathlib import Path
+from typing import Any
+
+from cluster import api, extending, scheduling
+from cluster.agenting import Agent
+from cluster.control_plane import ControlPlane
+from cluster.node import Node
+from partage.fence import limits, roots, tenants
+from tests.cluster import making
+
+# HAMi's further words, which no kubelet ever sees: only the extender counts by them.
+UNSEEN = (
+    "nvidia.com/gpumem",
+    "nvidia.com/gpumem-percentage",
+    "nvidia.com/gpucores",
+    "nvidia.com/priority",
+)
+
+
+class Site:
+    """All of it, running."""
+
+    def __init__(self, nodes: tuple[Node, Node], folder: Path) -> None:
+        self.nodes = nodes
+        self.plane: ControlPlane = nodes[0].plane
+        self.client = self.plane.client
+        self.extender = extending.Extender(folder, self.plane.kubeconfig)
+        self.agents = tuple(
+            Agent(node, self.plane.kubeconfig, options=["--quiet-after-xid", "2"]) for node in nodes
+        )
+
+    def start(self) -> None:
+        """Start what does not run."""
+        if self.extender.pid is None:
+            self.extender.start()
+        for agent in self.agents:
+            if agent.pid is None:
+                agent.start()
+        seen = [name for name in scheduling.resources() if name not in UNSEEN]
+        making.schedule(self.plane, self.extender.port, advertised=seen)
+
+    def close(self) -> None:
+        """End it."""
+        for agent in self.agents:
+            agent.close()
+        self.extender.close()
+
+    def agent(self, node: str) -> Agent:
+        """The agent of a node."""
+        return self.agents[self._index(node)]
+
+    def node(self, name: str) -> Node:
+        """A node by its name."""
+        return self.nodes[self._index(name)]
+
+    def create(self, *pods: api.Object) -> None:
+        """Create pods."""
+        self.client.create_all(pods)
+
+    def running(self, *names: str, patience_s: float = 90) -> list[api.Object]:
+        """These pods, once all of them run."""
+
+        def check() -> list[api.Object] | None:
+            found = {pod["metadata"]["name"]: pod for pod in self.client.list_all("Pod")}
+            ready = [found[name] for name in names if name in found and _runs(found[name])]
+            return ready if len(ready) == len(names) else None
+
+        found: list[api.Object] = making.eventually(
+            check, patience_s=patience_s, why=lambda: self.describe(names)
+        )
+        return found
+
+    def pod(self, name: str) -> api.Object:
+        """A pod as it is now."""
+        return self.client.get("Pod", name)
+
+    def gone(self, *names: str) -> None:
+        """Delete pods, and wait until they are gone."""
+        for name in names:
+            self.client.delete("Pod", name)
+
+        def left() -> bool:
+            return bool({p["metadata"]["name"] for p in self.client.list_all("Pod")} & set(names))
+
+        making.eventually(lambda: not left(), patience_s=90)
+
+    def said(self, pod: str, *command: str, container: str = "main") -> str:
+        """What a command in a container prints, if it ends well."""
+        done = self.exec(pod, *command, container=container)
+        assert done.returncode == 0, done
+        return str(done.stdout)
+
+    def exec(self, pod: str, *command: str, container: str = "main") -> Any:
+        """Run a command in a container."""
+        node = self.pod(pod)["spec"]["nodeName"]
+        return self.node(node).exec(pod, container, *command)
+
+    def environment(self, pod: str, container: str = "main") -> dict[str, str]:
+        """What a container has in its environment from its start."""
+        text = self.said(pod, "cat", "/proc/1/environ", container=container)
+        return dict(each.split("=", 1) for each in text.split("\0") if each)
+
+    def cards(self, pod: str, container: str = "main") -> dict[str, int]:
+        """The cards that a program in the container sees: uuid, and total MiB."""
+        lines = self.said(pod, "gpu", "info", container=container).split("\n")
+        return {line.split()[0]: int(line.split()[2]) for line in lines if line}
+
+    def tenant(self, pod: api.Object, container: str = "main") -> limits.Limits:
+        """What holds a container."""
+        name = f"{pod['metadata']['uid']}.{container}"
+        return tenants.read(self.root(pod["spec"]["nodeName"]), name).limits
+
+    def root(self, node: str) -> roots.Root:
+        """The fences of a node."""
+        return roots.find(self.node(node).root / "fences")
+
+    def events(self, name: str) -> list[str]:
+        """The messages of a pod's events."""
+        return making.events(self.plane, name)
+
+    def describe(self, names: Iterable[str]) -> str:
+        """What is known of pods that do not run, for whoever reads a failure."""
+        lines = []
+        for name in list(names)[:5]:
+            try:
+                status = json.dumps(self.pod(name)["status"])[:1500]
+                lines.append(f"{name}: {status}\n{self.events(name)[-5:]}")
+            except api.ApiError as error:
+                lines.append(f"{name}: {error}")
+        return "\n".join([*lines, *(agent.log(lines=15) for agent in self.agents)])
+
+    def _index(self, name: str) -> int:
+        return [node.name for node in self.nodes].index(name)
+
+
+def shares(pod: api.Object, container: str = "main") -> dict[str, dict[str, Any]]:
+    """The shares that a container was granted, by uuid."""
+    granted = [c for c in making.grant(pod)["containers"] if c["name"] == container]
+    return {share["uuid"]: share for share in granted[0]["shares"]}
+
+
+def fence(pod: api.Object, container: str = "main") -> str:
+    """The fence that is in force, by the pod's grant."""
+    granted = [c for c in making.grant(pod)["containers"] if c["name"] == container]
+    return str(granted[0]["fence"])
+
+
+def names(pods: Iterable[api.Object]) -> Collection[str]:
+    """Of pods."""
+    return [pod["metadata"]["name"] for pod in pods]
+
+
+def _runs(pod: api.Object) -> bool:
+    statuses = pod["status"].get("containerStatuses", [])
+    return pod["status"].get("phase") == "Running" and all(each["ready"] for each in statuses)

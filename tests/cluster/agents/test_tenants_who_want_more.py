@@ -1,0 +1,115 @@
+"""What a tenant may do to its own container does not get it more than its share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cluster import api, objects
+from tests.cluster.agents.site import Site
+
+SHARE = {"aliyun.com/gpu-mem": 2}
+TOO_MUCH = "3000"  # MiB
+# Where the simulated cards are; those of a real driver are not in the environment.
+HARDWARE = (
+    "SIMCUDA_STATE=/run/simcuda/state",
+    "SIMCUDA_CONFIG=/run/simcuda/config",
+    "SIMCUDA_NODES=/dev",
+)
+REFUSED = (1, "CUDA_ERROR_OUT_OF_MEMORY\n")
+
+
+def _try(site: Site, pod: str, *before: str) -> tuple[int, str]:
+    done = site.exec(pod, *before, "gpu", "try", TOO_MUCH)
+    return done.returncode, done.stdout
+
+
+def _run(site: Site, name: str, container: api.Object, **spec: Any) -> None:
+    site.create(objects.running_pod(name, container, **spec))
+    site.running(name)
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        ("env", "-i", "PATH=/usr/local/bin:/bin", *HARDWARE),
+        ("env", "LD_PRELOAD=", "PARTAGE_LIMITS=/tmp/limits"),
+        ("env", "LD_PRELOAD=/none.so", "NVIDIA_VISIBLE_DEVICES=all", "CUDA_VISIBLE_DEVICES=0"),
+        ("sh", "-c", 'exec "$@"', "sh", "env"),
+        ("setpriv", "--reuid=1000", "--regid=1000", "--clear-groups"),
+    ],
+    ids=["emptied", "unset", "overridden", "child", "another-user"],
+)
+def test_the_environment_and_children(site: Site, before: tuple[str, ...]) -> None:
+    """Nothing depends on variables, nor on which process or user it is."""
+    _run(site, "tenant", objects.container(limits=SHARE))
+    assert _try(site, "tenant", *before) == REFUSED
+    assert site.said("tenant", *before, "gpu", "try", "1000") == "held\n"
+
+
+def test_variables_in_the_pods_own_manifest(site: Site) -> None:
+    """The author of the pod sets what he likes; the limits are files."""
+    container = objects.container(limits=SHARE)
+    container["env"] = [
+        {"name": "LD_PRELOAD", "value": ""},
+        {"name": "PARTAGE_LIMITS", "value": "/dev/null"},
+        {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"},
+        {"name": "CUDA_VISIBLE_DEVICES", "value": "0,1,2,3"},
+    ]
+    _run(site, "author", container)
+    assert _try(site, "author") == REFUSED
+    assert len(site.cards("author")) == 1
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/etc/ld.so.preload", "/etc/partage", "/etc/partage/fence", "/etc/partage/fence/limits"],
+)
+def test_a_volume_in_the_place_of_the_fence(site: Site, path: str) -> None:
+    """What the node mounts lies on top."""
+    container = objects.container(limits=SHARE)
+    container["volumeMounts"] = [{"name": "own", "mountPath": path}]
+    _run(site, "mounting", container, volumes=[{"name": "own", "emptyDir": {}}])
+    assert _try(site, "mounting") == REFUSED
+
+
+def test_root_in_the_container_cannot_take_the_fence_away(site: Site) -> None:
+    """Without the right to mount: not write, not remove, not replace, not unmount."""
+    _run(site, "root", objects.container(limits=SHARE))
+    for attempt in (
+        "echo > /etc/ld.so.preload",
+        "rm -f /etc/ld.so.preload",
+        "mv /etc/ld.so.preload /tmp/",
+        "mv /etc/partage /etc/elsewhere",
+        "mv /etc/partage/fence /tmp/elsewhere",
+        "umount /etc/ld.so.preload",
+        "echo > /etc/partage/fence/limits",
+        "rm -f /etc/partage/fence/limits",
+        "cp /bin/true /etc/partage/fence/libpartage.so",
+        "mount --bind /dev/null /etc/ld.so.preload",
+        "unshare --user --map-root-user --mount umount /etc/ld.so.preload",
+    ):
+        assert site.exec("root", "sh", "-c", attempt).returncode != 0, attempt
+    assert _try(site, "root") == REFUSED
+
+
+def test_a_damaged_region_gives_nothing(site: Site) -> None:
+    """The tenant may write there, since its processes keep account in it: what for is its loss."""
+    _run(site, "damaging", objects.container(limits=SHARE))
+    site.exec("damaging", "sh", "-c", "echo nonsense > /etc/partage/fence/region")
+    code, said = _try(site, "damaging")
+    assert (code, said) == (1, "CUDA_ERROR_NOT_PERMITTED\n")
+
+
+def test_a_neighbours_files_are_out_of_reach(site: Site) -> None:
+    """A container has its own region; of its neighbours only what they tell, and that read-only."""
+    _run(site, "one", objects.container(limits=SHARE))
+    _run(site, "two", objects.container(limits=SHARE))
+    seats = site.said("one", "ls", "/etc/partage/fence/seats-0").split()
+    assert len(seats) == 2
+    written = [
+        site.exec("one", "sh", "-c", f"echo > /etc/partage/fence/seats-0/{seat}").returncode
+        for seat in seats
+    ]
+    assert sorted(code != 0 for code in written) == [False, True]
