@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable
 
-from bench import asking, deciding, measuring, pricing, scale, throughput
+from bench import asking, deciding, measuring, pricing, scale, starts, throughput
 
 BENCHMARKS: dict[str, Callable[[], Iterable[measuring.Result]]] = {
     "deciding": deciding.run,
@@ -13,6 +13,7 @@ BENCHMARKS: dict[str, Callable[[], Iterable[measuring.Result]]] = {
     "filter": asking.run,
     "throughput": throughput.run,
     "scale": scale.run,
+    "starts": starts.run,
 }
 
 

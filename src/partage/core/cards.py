@@ -41,6 +41,7 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     max_tenants: int = MANY_TENANTS
     foreign_memory_mib: int = 0
     foreign_compute_percent: int = 0
+    minor: int | None = None  # of its device file, /dev/nvidia<minor>
     numa: int | None = None
     links: tuple[tuple[str, int], ...] = ()  # (uuid of the other card, Link), none if unknown
 

@@ -56,6 +56,7 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
             memory_mib=self.memory_mib,
             model=self.model or "",
             healthy=not self.problem,
+            minor=self.minor,
             numa=self.numa,
             links=self.links,
         )

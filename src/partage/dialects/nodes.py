@@ -77,6 +77,7 @@ class Published(msgspec.Struct, frozen=True, kw_only=True):
 
     version: int
     cards: tuple[cards.Card, ...]
+    driver: str = ""  # its version, for people
 
 
 class Unreadable(Exception):
@@ -86,9 +87,10 @@ class Unreadable(Exception):
         super().__init__(f"{field}: {problem}")
 
 
-def encode(found: Iterable[cards.Card]) -> str:
+def encode(found: Iterable[cards.Card], driver: str = "") -> str:
     """The text of the annotation for some cards."""
-    return msgspec.json.encode(Published(version=VERSION, cards=tuple(found))).decode()
+    told = Published(version=VERSION, cards=tuple(found), driver=driver)
+    return msgspec.json.encode(told).decode()
 
 
 def published(node: Node) -> tuple[cards.Card, ...] | None:
