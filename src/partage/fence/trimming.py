@@ -1,0 +1,40 @@
+"""Trimming: files that tenants made larger than they are, cut back to their size.
+
+A tenant writes its region and its seat, so it can also append to them, and they lie in the host's
+memory. Nothing forbids that to a file that must be writable; so whoever looks after the node cuts
+them back now and then. What is cut off was never part of the layout, and nobody has it mapped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from partage.core import errors
+from partage.fence import files, layout, roots
+
+
+def trim(root: roots.Root) -> list[Path]:
+    """Cut all files of tenants back to their size; those that were larger."""
+    return [path for path, size in _written(root) if _cut(path, size)]
+
+
+def _written(root: roots.Root) -> Iterator[tuple[Path, int]]:
+    """What tenants may write, and how large it is."""
+    for path in root.tenants.glob("*/region"):
+        yield path, ctypes.sizeof(layout.Region)
+    for path in root.seats.glob("*/*"):
+        yield path, ctypes.sizeof(layout.Seat)
+
+
+def _cut(path: Path, size: int) -> bool:
+    with contextlib.suppress(OSError, errors.FenceError):  # gone meanwhile
+        if path.lstat().st_size <= size:
+            return False
+        with files.opened(path, writable=True) as fd:
+            os.ftruncate(fd, size)
+            return True
+    return False

@@ -1,0 +1,36 @@
+"""A tenant that appends to its files does not fill the host's memory for long."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from partage.fence import limits, roots, tenants, trimming, usage
+
+UUID = "GPU-00000000-0000-0000-0000-000000000001"
+
+
+def test_what_was_appended_is_cut_off_and_nothing_else(tmp_path: Path) -> None:
+    """Region and seat are as they were; those that did not grow are left alone."""
+    root = roots.prepare(tmp_path / "root", reach=roots.Reach.CONTAINERS)
+    asked = limits.Limits((limits.CardLimits(uuid=UUID, memory_bytes=1 << 30),))
+    for name in ("greedy", "modest"):
+        tenants.create(root, name, asked)
+    greedy = tenants.read(root, "greedy")
+    seat = root.seats / UUID / str(greedy.seats[0])
+    before = {path: path.read_bytes() for path in (greedy.region_path, seat)}
+    for path in before:
+        with path.open("ab") as file:
+            file.write(b"\0" * (1 << 20))
+    assert sorted(trimming.trim(root)) == sorted(before)
+    assert {path: path.read_bytes() for path in before} == before
+    assert trimming.trim(root) == []
+    assert isinstance(usage.everything(root)[0], usage.Usage)
+
+
+def test_a_file_that_was_cut_short_stays_as_it_is(tmp_path: Path) -> None:
+    """That is the tenant's own loss: its fence gives it nothing any more."""
+    root = roots.prepare(tmp_path / "root", reach=roots.Reach.CONTAINERS)
+    made = tenants.create(root, "odd", limits.Limits((limits.CardLimits(uuid=UUID),)))
+    made.region_path.write_bytes(b"")
+    assert trimming.trim(root) == []
+    assert made.region_path.stat().st_size == 0
