@@ -18,22 +18,27 @@ from tests import simulated
 
 WATCH = """
 import json, sys, time
-from partage.devices import health, judging, measuring
+from partage.devices import health, judging, measuring, nvml
 
 def tell(said):
     sys.stdout.write(json.dumps(said) + "\\n")
     sys.stdout.flush()
 
-quiet_s, settle_s, ignored, probe = json.loads(sys.argv[1])
+quiet_s, settle_s, ignored, probe, left = json.loads(sys.argv[1])
+before = {}
+if left:
+    with nvml.Nvml() as driver:
+        before = {d.uuid: "left sick" for d in driver.devices() if d.index in left}
 watcher = health.Watcher(
     tell,
     every_s=0.1,
     patience=judging.Patience(quiet_s=quiet_s, settle_s=settle_s),
     ignored=ignored,
+    before=before,
     probe={"real": measuring.can_make_context, "hangs": lambda uuid: time.sleep(3600)}[probe],
 )
+tell("watching")
 with watcher:
-    tell("watching")
     while not watcher._verdicts and "wait" in sys.argv:  # until the first look is over
         time.sleep(0.01)
     tell("looked")
@@ -118,6 +123,7 @@ def start(tmp_path: pathlib.Path) -> Iterator[Start]:
             ignored: tuple[int, ...] = (),
             probe: str = "real",
             before: tuple[str, ...] = (),
+            left: tuple[int, ...] = (),
             **settings: str,
         ) -> Watch:
             environment = simulated.machine(tmp_path, **settings)
@@ -128,7 +134,7 @@ def start(tmp_path: pathlib.Path) -> Iterator[Start]:
                 subprocess.Popen(
                     [
                         *(sys.executable, "-c", WATCH),
-                        json.dumps([quiet_s, settle_s, ignored, probe]),
+                        json.dumps([quiet_s, settle_s, ignored, probe, left]),
                         *([] if before else ["wait"]),
                     ],
                     env=environment,
@@ -275,6 +281,14 @@ def test_without_the_drivers_word_a_context_must_prove_it(start: Start) -> None:
     assert watch.told() == {0: "Xid 74: error of NVLink"}
     watch.tells_nothing_for(3.0)
     watch.do("heal", 0)
+    assert watch.told() == {}
+
+
+@pytest.mark.parametrize("driver", ["615.71", OLD])
+def test_a_card_that_was_left_sick_must_prove_that_it_is_well(start: Start, driver: str) -> None:
+    """Whoever watched before knew of an Xid that nobody tells twice."""
+    watch = start(driver=driver, quiet_s=0.5, settle_s=0.5, left=(1,))
+    assert watch.told() == {1: "left sick"}
     assert watch.told() == {}
 
 

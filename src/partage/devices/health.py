@@ -24,6 +24,7 @@ import msgspec
 from partage.core import errors
 from partage.devices import judging, listening, measuring
 
+_NONE: Mapping[str, str] = {}
 _SLICE_S = 0.5  # of waiting, after which somebody may want us to stop
 
 
@@ -39,7 +40,8 @@ class Watcher:
 
     The first call comes with the first change: as long as all are well there is none. ``probe``
     says whether a context can be made on a card. ``ignored`` are Xids beyond those of applications
-    that make no card sick.
+    that make no card sick. ``before`` are the cards that an earlier watch left sick, and why: an
+    Xid is told once, and a card is not well because somebody started a program again.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class Watcher:
         every_s: float = 5.0,
         patience: judging.Patience | None = None,
         ignored: Collection[int] = (),
+        before: Mapping[str, str] = _NONE,
         probe: Callable[[str], bool] = measuring.can_make_context,
     ) -> None:
         self._changed = changed
@@ -56,7 +59,10 @@ class Watcher:
         self._patience = patience or judging.Patience()
         self._ignored = frozenset(ignored)
         self._probes = _Probes(probe)
-        self._verdicts: dict[str, judging.Verdict] = {}
+        self._verdicts = {
+            uuid: judging.struck(judging.Verdict(), reason, time.monotonic())
+            for uuid, reason in before.items()
+        }
         self._told: dict[str, str] = {}
         self._listener: listening.Listener | None = None
         self._stopped = threading.Event()
