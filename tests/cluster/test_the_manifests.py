@@ -3,30 +3,44 @@
 from __future__ import annotations
 
 import base64
+import contextlib
+import os
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
+import pytest
 import yaml
 
-from cluster import api, extending, objects, scheduling
+from cluster import api, extending, objects, processes, scheduling
 from cluster.control_plane import ControlPlane
-from tests.cluster import making
+from cluster.node import Node
+from native import refreshing
+from partage.core import cards
+from partage.dialects import base, registry
+from tests.cluster import installing, making
 from tests.cluster.making import MEMORY
 
-DEPLOY = Path(__file__).parents[2] / "deploy"
+EXTENDER, AGENT = "extender.yaml", "agent.yaml"
+DROP_IN = "gpushare-drop-in.yaml"
+PLUGIN = "gpushare-device-plugin"
+SYSTEM = installing.SYSTEM
+SIMSMI = refreshing.LIB / "simulated" / "simsmi"
 
 
-def _manifests(name: str) -> list[dict[str, Any]]:
-    return list(yaml.safe_load_all((DEPLOY / name).read_text()))
-
-
-def _apply(plane: ControlPlane) -> None:
-    for manifest in _manifests("extender.yaml"):
-        try:
-            plane.client.create(manifest)
-        except api.ApiError as error:
-            if error.status != 409:  # it may be there from another test
-                raise
+@pytest.mark.parametrize("name", [EXTENDER, AGENT, DROP_IN])
+def test_manifests_are_accepted_without_a_word_that_nobody_knows(
+    clean_cluster: ControlPlane, name: str
+) -> None:
+    """An API server that is strict refuses what it would drop in silence otherwise."""
+    for manifest in installing.manifests(name):
+        meta = manifest["metadata"] | {"name": f"{manifest['metadata']['name']}-tried"}
+        space, version = meta.get("namespace", ""), manifest["apiVersion"]
+        where = api.path(manifest["kind"], "", space, version=version)
+        body = manifest | {"metadata": meta}
+        if manifest["kind"] == "Service":  # its port may be taken by then
+            body["spec"]["ports"][0].pop("nodePort", None)
+        clean_cluster.client.call("POST", f"{where}?dryRun=All&fieldValidation=Strict", body)
 
 
 def test_the_extender_works_with_the_rights_of_its_service_account(
@@ -34,7 +48,7 @@ def test_the_extender_works_with_the_rights_of_its_service_account(
 ) -> None:
     """It reads, binds, leads and wakes the scheduler, with nothing more than the manifest gives."""
     plane = clean_cluster
-    _apply(plane)
+    installing.apply(plane, installing.manifests(EXTENDER))
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(_as_service_account(plane, "partage-extender"))
     extender = extending.Extender(tmp_path, kubeconfig, options=("--leader-elect",))
@@ -49,7 +63,7 @@ def test_the_extender_works_with_the_rights_of_its_service_account(
         making.eventually(lambda: making.events(plane, "p"))
         plane.client.delete("Pod", "a0", grace_seconds=0)
         making.bound(plane, "p")
-        assert "403" not in extender.log(lines=1000)
+        assert "forbidden" not in extender.log(lines=1000)
     finally:
         extender.close()
 
@@ -59,7 +73,7 @@ def test_in_gpushares_place_it_works_with_gpushares_rights_and_says_what_is_miss
 ) -> None:
     """The role of its manifest: no ConfigMaps, no patch of nodes."""
     plane = clean_cluster
-    for manifest in _manifests("gpushare-drop-in.yaml"):
+    for manifest in installing.manifests(DROP_IN, component="gpushare-schd-extender"):
         if manifest["kind"] == "ClusterRole":
             nodes, pods, binding, _configmaps = manifest["rules"]
             nodes["verbs"].remove("patch")
@@ -81,7 +95,7 @@ def test_in_gpushares_place_it_works_with_gpushares_rights_and_says_what_is_miss
 
 def test_the_extenders_service_account_may_do_nothing_else(clean_cluster: ControlPlane) -> None:
     """Not read a secret, not delete a pod, not write a ConfigMap."""
-    _apply(clean_cluster)
+    installing.apply(clean_cluster, installing.manifests(EXTENDER))
     for verb, resource in (
         ("get", "secrets"),
         ("delete", "pods"),
@@ -90,35 +104,173 @@ def test_the_extenders_service_account_may_do_nothing_else(clean_cluster: Contro
         ("update", "configmaps"),
         ("delete", "nodes"),
     ):
-        review = {
-            "apiVersion": "authorization.k8s.io/v1",
-            "kind": "SubjectAccessReview",
-            "spec": {
-                "user": "system:serviceaccount:kube-system:partage-extender",
-                "resourceAttributes": {
-                    "verb": verb,
-                    "resource": resource,
-                    "namespace": "kube-system",
-                },
-            },
-        }
-        path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
-        answer = clean_cluster.client.call("POST", path, review)
-        assert answer["status"]["allowed"] is False, (verb, resource)
+        assert not _may(clean_cluster, "partage-extender", verb, resource), (verb, resource)
+
+
+@pytest.mark.parametrize(("name", "account"), [(AGENT, "partage-agent"), (DROP_IN, PLUGIN)])
+def test_the_agents_service_account_may_do_nothing_else(
+    clean_cluster: ControlPlane, name: str, account: str
+) -> None:
+    """Not read a secret, not bind, make or delete a pod, not exec, no ConfigMaps elsewhere."""
+    installing.apply(clean_cluster, installing.manifests(name, _component(name)))
+    for verb, resource in (
+        ("get", "secrets"),
+        ("delete", "pods"),
+        ("create", "pods"),
+        ("create", "pods/binding"),
+        ("create", "pods/exec"),
+        ("get", "nodes/proxy"),
+        ("delete", "nodes"),
+        ("delete", "configmaps"),
+        ("list", "configmaps"),
+    ):
+        assert not _may(clean_cluster, account, verb, resource), (verb, resource)
+    assert _may(clean_cluster, account, "patch", "configmaps")
+    assert not _may(clean_cluster, account, "patch", "configmaps", namespace="default")
+
+
+@pytest.mark.parametrize(("name", "account"), [(AGENT, "partage-agent"), (DROP_IN, PLUGIN)])
+def test_the_agent_runs_as_its_manifest_says(
+    clean_nodes: tuple[Node, Node], tmp_path: Path, name: str, account: str
+) -> None:
+    """A pod without capabilities, with its own account: it fences, marks, and tells of sickness."""
+    node, plane = clean_nodes[0], clean_nodes[0].plane
+    with _agent_in_a_pod(node, name, tmp_path) as agent:
+        assert agent["spec"]["serviceAccountName"] == account
+        plane.client.create(_tenant("tenant", agent["spec"]["nodeSelector"]))
+        making.eventually(lambda: _is_marked(plane, "tenant"), patience_s=60)
+        assert node.exec("tenant", "main", "gpu", "try", "2500").stdout == "held\n"
+        assert node.exec("tenant", "main", "gpu", "try", "3072").returncode == 1
+        _simsmi(node, "xid", "0", "48")
+        making.eventually(lambda: "is sick" in "".join(making.events(plane, "tenant")))
+        making.eventually(lambda: _sick_list(plane, node) == "0")
+        _simsmi(node, "heal", "0")
+        making.eventually(lambda: _sick_list(plane, node) == "", patience_s=90)
+        (container,) = agent["spec"]["containers"]
+        log = node.logs(agent["metadata"]["name"], container["name"], namespace=SYSTEM)
+        assert "starts: cards" in log
+        assert "forbidden" not in log, log
 
 
 def test_the_schedulers_configuration_names_every_resource_and_is_accepted(
     clean_cluster: ControlPlane,
 ) -> None:
     """With nothing changed but where kube-scheduler finds its files."""
-    text = (DEPLOY / "scheduler-config.yaml").read_text()
+    text = (installing.DEPLOY / "scheduler-config.yaml").read_text()
     (extender,) = yaml.safe_load(text)["extenders"]
     assert sorted(r["name"] for r in extender["managedResources"]) == list(scheduling.resources())
+    ignored = {r["name"] for r in extender["managedResources"] if r["ignoredByScheduler"]}
+    assert ignored == set(scheduling.resources()) - _served_by_plugins()
     read = yaml.safe_load(text)
     read["clientConnection"]["kubeconfig"] = str(clean_cluster.kubeconfig)
     del read["extenders"][0]["tlsConfig"]  # names files of a control plane's machine
     clean_cluster.start_scheduler(yaml.safe_dump(read))
     clean_cluster.stop_scheduler()
+
+
+def _may(
+    plane: ControlPlane, account: str, verb: str, resource: str, *, namespace: str = SYSTEM
+) -> bool:
+    """Whether a service account may do something, as the API server sees it."""
+    kind, _, part = resource.partition("/")
+    asked = {"verb": verb, "resource": kind, "subresource": part, "namespace": namespace}
+    user = f"system:serviceaccount:{SYSTEM}:{account}"
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {"user": user, "resourceAttributes": asked},
+    }
+    path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+    return bool(plane.client.call("POST", path, review)["status"]["allowed"])
+
+
+def _served_by_plugins() -> set[str]:
+    """All resources that agents offer in some dialect."""
+    node = cards.Node(name="n", cards=(cards.Card(uuid="GPU-0", index=0, memory_mib=16384),))
+    names = [dialect.name for dialect in registry.DIALECTS]
+    return set(registry.offered(node, base.Settings(), names))
+
+
+@contextlib.contextmanager
+def _agent_in_a_pod(node: Node, name: str, folder: Path) -> Iterator[api.Object]:
+    """The agent of a manifest on a node, with an extender and a scheduler; its pod."""
+    plane, port = node.plane, processes.Port()
+    extender = extending.Extender(folder, plane.kubeconfig)
+    made = {each["kind"]: each for each in installing.manifests(name, _component(name))}
+    daemon_set = installing.on_node(made.pop("DaemonSet"), node, port.number)
+    selector = daemon_set["spec"]["template"]["spec"]["nodeSelector"]
+    try:
+        extender.start()
+        _schedule(plane, name, extender.port)
+        installing.apply(plane, made.values())
+        plane.client.patch("Node", node.name, {"metadata": {"labels": selector}})
+        plane.client.create(daemon_set)
+        yield making.eventually(lambda: _ready(plane, daemon_set), patience_s=90)
+    finally:
+        _simsmi(node, "reset")
+        plane.stop_scheduler()
+        _uninstall(plane, daemon_set, node)
+        extender.close()
+        port.release()
+
+
+def _component(name: str) -> str:
+    return PLUGIN if name == DROP_IN else ""
+
+
+def _schedule(plane: ControlPlane, name: str, port: int) -> None:
+    """With gpushare's configuration, or with ours."""
+    if name == DROP_IN:
+        plane.start_scheduler(scheduling.gpushare(plane.kubeconfig, port=port))
+    else:
+        making.schedule(plane, port, advertised=_served_by_plugins())
+
+
+def _ready(plane: ControlPlane, daemon_set: api.Object) -> api.Object | None:
+    """The one pod of a DaemonSet, once it is ready."""
+    labels = daemon_set["spec"]["selector"]["matchLabels"]
+    selector = ",".join(f"{name}={text}" for name, text in labels.items())
+    pods = plane.client.list_all("Pod", SYSTEM, selector=selector)
+    states = [each for pod in pods for each in pod["status"].get("containerStatuses", [])]
+    return pods[0] if len(pods) == 1 and states and states[0]["ready"] else None
+
+
+def _tenant(name: str, selector: dict[str, str]) -> api.Object:
+    main = objects.container(limits={MEMORY: 3})
+    return objects.running_pod(name, main, nodeSelector=selector)
+
+
+def _is_marked(plane: ControlPlane, name: str) -> bool:
+    """Whether it runs, and its annotations say that it has its card, behind a fence."""
+    pod = plane.client.get("Pod", name)
+    written = making.written(pod)
+    return (
+        pod["status"].get("phase") == "Running"
+        and written.get("ALIYUN_COM_GPU_MEM_ASSIGNED") == "true"
+        and making.grant(pod)["containers"][0].get("fence") == "hook"
+    )
+
+
+def _simsmi(node: Node, *arguments: str) -> None:
+    subprocess.run([SIMSMI, *arguments], env={**os.environ, **node.environment}, check=True)
+
+
+def _sick_list(plane: ControlPlane, node: Node) -> str:
+    try:
+        found = plane.client.get("ConfigMap", f"unhealthy-gpu-{node.name}", SYSTEM)
+    except api.ApiError:
+        return ""
+    return str(found["data"]["gpus"])
+
+
+def _uninstall(plane: ControlPlane, daemon_set: api.Object, node: Node) -> None:
+    """Leave the node to others, without the DaemonSet and its label."""
+    where = api.path("DaemonSet", daemon_set["metadata"]["name"], SYSTEM, version="apps/v1")
+    plane.client.call("DELETE", where)
+    selector = daemon_set["spec"]["template"]["spec"]["nodeSelector"]
+    gone: api.Object = {"metadata": {"labels": dict.fromkeys(selector)}}
+    plane.client.patch("Node", node.name, gone)
+    making.eventually(lambda: _ready(plane, daemon_set) is None)
 
 
 def _as_service_account(plane: ControlPlane, name: str) -> str:

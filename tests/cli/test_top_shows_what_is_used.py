@@ -1,0 +1,318 @@
+"""``partage top``, run as people run it: with an agent, with a folder of fences, on a terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import pathlib
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+
+import msgspec
+import pytest
+import pytest_asyncio
+from aiohttp import test_utils
+from aiohttp import web as aiohttp_web
+
+from partage.agent import metrics, reporting, web
+from partage.fence import limits
+from tests.agent import reported
+from tests.agent.reported import FIRST, MIB, SECOND
+from tests.cli import fake_cluster
+from tests.native import fenced
+
+PROGRAM = pathlib.Path(sys.executable).with_name("partage")
+TIMEOUT_S = 60
+
+
+class Agent:
+    """An agent whose container gets 30 % of a card's time, and waits for half of it."""
+
+    def __init__(self) -> None:
+        self.problems: tuple[reporting.Problem, ...] = ()
+
+    def report(self) -> reporting.Report:
+        """At this moment."""
+        now_ns = time.time_ns()
+        works = reported.card_usage(
+            used_bytes=3900 * MIB,
+            peak_bytes=4096 * MIB,
+            refused=2,
+            busy_ns=now_ns * 3 // 10,
+            throttled_ns=now_ns // 2,
+            launches=10,
+        )
+        train = reported.container(reported.share(compute_percent=30))
+        whole = reported.container(reported.share(SECOND, 24576, exclusive=True), name="all\x1b[2J")
+        return reported.report(
+            *reported.granted("train", train, fence="hook", tenant="t"),
+            *reported.granted("whole", whole),
+            used=reported.used("t", works),
+            measured={FIRST: reporting.Measured(used_mib=4100, utilization_percent=31)},
+            sick={SECOND: "Xid 79: it has fallen off the bus"},
+            taken_ns=now_ns,
+            problems=self.problems,
+        )
+
+
+@pytest_asyncio.fixture
+async def agent() -> AsyncIterator[str]:
+    """The address of an agent."""
+    parts = web.Parts(Agent().report, lambda: "", metrics.Metrics())
+    async with test_utils.TestServer(web.application(parts)) as server:
+        yield str(server.make_url("/"))
+
+
+async def top(*arguments: object, **environment: str) -> fake_cluster.Result:
+    """Run ``partage top``."""
+    words = map(str, arguments)
+    return await fake_cluster.run(
+        "partage", "top", *words, environ={"PATH": os.environ["PATH"], **environment}
+    )
+
+
+async def test_cards_and_containers_of_an_agent(agent: str) -> None:
+    """Asked and used side by side; what nobody knows is N/A; no colours in a pipe."""
+    result = await top("--once", "--agent", agent)
+
+    assert (result.code, result.err) == (0, "")
+    cards, containers, problems = (block.splitlines() for block in result.out.split("\n\n"))
+    assert cards[0].split() == [
+        *("CARD", "MODEL", "HEALTH", "MEMORY", "USED(MiB)", "GRANTED(MiB)", "TOTAL(MiB)"),
+        *("COMPUTE", "GRANTED", "TENANTS"),
+    ]
+    assert cards[1].split() == [
+        *("0", "Tesla", "T4", "healthy", "25%", "4100", "4096", "16384", "31%", "30%", "1")
+    ]
+    assert cards[2].split() == [
+        *("1", "N/A", "sick", "N/A", "N/A", "24576", "24576", "N/A", "0%", "1")
+    ]
+    assert containers[0].split() == [
+        *("CARD", "NAMESPACE", "POD", "CONTAINER", "ASKED(MiB)", "USED(MiB)", "PEAK(MiB)"),
+        *("REFUSED", "COMPUTE", "GOT", "WAITED", "FENCE"),
+    ]
+    assert containers[1].split() == [
+        *("0", "lab", "train", "main", "4096", "3900", "4096", "2", "30%", "30%", "50%", "hook")
+    ]
+    assert containers[2].split() == [
+        *("1", "lab", "whole", "all?[2J", "24576", *["N/A"] * 3, "all", *["N/A"] * 3)
+    ]
+    assert problems[1].split(maxsplit=2) == ["card", "1", "Xid 79: it has fallen off the bus"]
+    assert "\x1b" not in result.out
+
+
+async def test_json_is_the_report_with_rates(agent: str) -> None:
+    """For programs: in bytes and nanoseconds, and what was got in the last second."""
+    result = await top("-o", "json", "--agent", agent)
+
+    found = json.loads(result.out)
+    assert (found["kind"], found["node"]) == ("Report", reported.NODE)
+    train, whole = found["containers"]
+    assert (train["used_bytes"], train["refused"], train["fence"]) == (3900 * MIB, 2, "hook")
+    assert train["got_percent"] == pytest.approx(30)
+    assert train["throttled_percent"] == pytest.approx(50)
+    assert (whole["used_bytes"], whole["got_percent"]) == (None, None)
+
+
+@pytest.fixture
+def machine(tmp_path: pathlib.Path) -> Iterator[fenced.Machine]:
+    """A simulated machine with two cards."""
+    with fenced.machine(tmp_path, "2x16GiB") as made:
+        yield made
+
+
+async def test_tenants_of_a_folder_without_an_agent(machine: fenced.Machine) -> None:
+    """A real program behind a real fence: its memory, its refusals, its share of the time."""
+    tenant = machine.tenant("job-17", mode=limits.Mode.FIXED, share_millionths=400_000)
+    other = machine.tenant("job-18", cards=(1,), memory_bytes=limits.NO_QUOTA)
+    process = tenant.started()
+    process("from timing import *")
+    process("alloc(100 * MIB)")
+    assert process.code("alloc(2 * GIB)") == fenced.OUT_OF_MEMORY
+    process.tell("[launch(1000, blocks=100) for _ in range(20000)]; call('cuCtxSynchronize')")
+
+    result = await top("-o", "json", "--root", machine.root.path, **machine.environment)
+
+    found = json.loads(result.out)
+    assert [card["used_mib"] for card in found["cards"]] == [356, 0]
+    assert [card["granted_mib"] for card in found["cards"]] == [1024, 0]
+    mine, idle = found["containers"]
+    assert (mine["uid"], mine["pod"], mine["index"], mine["memory_mib"]) == ("job-17", "", 0, 1024)
+    assert (mine["used_bytes"] // MIB, mine["refused"]) == (356, 1)  # and half a KiB of code
+    assert 0 < mine["got_percent"] < 60  # of 40, and what a late launch may make up for
+    assert mine["throttled_percent"] > 0
+    assert (idle["uid"], idle["index"], idle["memory_mib"]) == (other.name, 1, 0)
+    assert (idle["used_bytes"], idle["got_percent"]) == (0, None)
+
+
+async def test_a_folder_is_shown_where_no_driver_is(machine: fenced.Machine) -> None:
+    """Its tenants are there all the same, and what is missing is said."""
+    machine.tenant("job-17")
+    os.truncate(machine.tenant("broken").folder / "region", 3)
+
+    result = await top("--once", PARTAGE_ROOT=str(machine.root.path))
+
+    containers, problems = result.out.split("\n\n")
+    assert containers.splitlines()[1].split()[:3] == ["N/A", "N/A", "job-17"]
+    assert "broken" not in containers
+    driver, broken = problems.splitlines()[1:]
+    assert driver.startswith("driver ")
+    assert broken.startswith("tenant broken")
+    assert "has only 3 bytes" in broken
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (["--agent", "localhost:9437"], 2, "localhost:9437 is no address of an agent; write one"),
+        (["--agent", "http://127.0.0.1:1"], 1, "at http://127.0.0.1:1: Connection refused; see"),
+        (["--root", "/nowhere"], 1, "/nowhere is no folder of fences (No such file or directory)"),
+        (["-o", "xml"], 2, "'xml' is not one of"),
+    ],
+)
+async def test_what_cannot_be_shown_is_one_line(arguments: list[str], code: int, says: str) -> None:
+    """What, where, and what to do."""
+    result = await top("--once", *arguments)
+
+    assert (result.code, result.out) == (code, "")
+    assert says in result.err
+    assert result.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "says"),
+    [
+        (404, "no", "it answers 404: no;"),
+        (200, "<html>", "what answers is no agent of Partage"),
+        (200, '{"kind": "Report"}', "what answers is no agent of Partage"),
+        (503, "the folder is gone", "it answers 503: the folder is gone;"),
+    ],
+)
+async def test_whoever_else_answers_is_told_apart(status: int, body: str, says: str) -> None:
+    """It may be another program on that port, or an agent that cannot read."""
+
+    async def answer(_request: aiohttp_web.Request) -> aiohttp_web.Response:
+        return aiohttp_web.Response(status=status, text=body)
+
+    app = aiohttp_web.Application()
+    app.router.add_get("/{path:.*}", answer)
+    async with test_utils.TestServer(app) as server:
+        result = await top("--once", "--agent", server.make_url("/"))
+
+    assert (result.code, result.out) == (1, "")
+    assert says in result.err
+    assert result.err.count("\n") == 1
+
+
+async def test_a_proxy_is_not_asked(agent: str) -> None:
+    """It could not reach the node's loopback."""
+    result = await top("--once", "--agent", agent, http_proxy="http://127.0.0.1:1")
+
+    assert (result.code, result.err) == (0, "")
+
+
+class Terminal:
+    """The command on a terminal of its own."""
+
+    def __init__(self, *arguments: object, **environment: str) -> None:
+        self._ours, theirs = pty.openpty()
+        self.running = subprocess.Popen(
+            [PROGRAM, "top", *map(str, arguments)],
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            env={"PATH": os.environ["PATH"], "TERM": "xterm", "COLUMNS": "160", **environment},
+        )
+        os.close(theirs)
+        self.said = ""
+
+    def until(self, text: str) -> None:
+        """Read until it has said this once more."""
+        seen = len(self.said)
+        while text not in self.said[seen:]:
+            assert select.select([self._ours], [], [], TIMEOUT_S)[0], self.said
+            self.said += os.read(self._ours, 65536).decode(errors="replace")
+
+    def press(self, keys: bytes) -> None:
+        """Type."""
+        os.write(self._ours, keys)
+
+    def end(self) -> int:
+        """All that it still says, and its exit code."""
+        with contextlib.suppress(OSError):  # the other end is closed
+            while select.select([self._ours], [], [], TIMEOUT_S)[0]:
+                self.said += os.read(self._ours, 65536).decode(errors="replace")
+        os.close(self._ours)
+        return self.running.wait(TIMEOUT_S)
+
+
+def _live(agent: str, stop: Callable[[Terminal], None]) -> tuple[int, str]:
+    terminal = Terminal("--agent", agent)
+    terminal.until("train")
+    terminal.until("train")  # a second later
+    stop(terminal)
+    return terminal.end(), terminal.said
+
+
+@pytest.mark.parametrize(
+    "stop",
+    [
+        pytest.param(lambda terminal: terminal.press(b"xq"), id="q"),
+        pytest.param(lambda terminal: terminal.running.send_signal(signal.SIGINT), id="interrupt"),
+    ],
+)
+async def test_it_lives_on_a_terminal_until_q(agent: str, stop: Callable[[Terminal], None]) -> None:
+    """Drawn anew each second, in colours, with bars, on a screen that is given back."""
+    code, said = await asyncio.to_thread(_live, agent, stop)
+
+    assert code == 0, said
+    assert said.count("train") >= 2
+    assert re.search(r"█+░+", said)
+    assert "\x1b[31m" in said  # two refused allocations are red
+    assert said.index("\x1b[?1049h") < said.index("\x1b[?1049l")  # the other screen, and back
+    assert "30%" in said
+
+
+async def test_an_agent_that_goes_away_is_waited_for() -> None:
+    """What was there stays, with the reason; when the agent is back, so are its numbers."""
+    gone = False
+
+    async def answer(_request: aiohttp_web.Request) -> aiohttp_web.Response:
+        if gone:
+            return aiohttp_web.Response(status=503, text="starting anew")
+        return aiohttp_web.Response(body=msgspec.json.encode(Agent().report()))
+
+    app = aiohttp_web.Application()
+    app.router.add_get(reporting.PATH, answer)
+    async with test_utils.TestServer(app) as server:
+        terminal = await asyncio.to_thread(Terminal, "--agent", server.make_url("/"))
+        await asyncio.to_thread(terminal.until, "train")
+        gone = True
+        await asyncio.to_thread(terminal.until, "starting anew")
+        terminal.press(b"q")
+        code = await asyncio.to_thread(terminal.end)
+
+    assert code == 0, terminal.said
+
+
+def _once(agent: str, **environment: str) -> str:
+    terminal = Terminal("--once", "--agent", agent, **environment)
+    assert terminal.end() == 0, terminal.said
+    return terminal.said
+
+
+async def test_colours_are_for_terminals_that_want_them(agent: str) -> None:
+    """As everywhere else."""
+    coloured = await asyncio.to_thread(_once, agent)
+    plain = await asyncio.to_thread(_once, agent, NO_COLOR="1")
+
+    assert "\x1b[" in coloured
+    assert "\x1b" not in plain
