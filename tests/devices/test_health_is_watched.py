@@ -17,7 +17,7 @@ import pytest
 from tests import simulated
 
 WATCH = """
-import json, sys, time
+import json, sys, threading, time
 from partage.devices import health, judging, measuring, nvml
 
 def tell(said):
@@ -29,8 +29,9 @@ before = {}
 if left:
     with nvml.Nvml() as driver:
         before = {d.uuid: "left sick" for d in driver.devices() if d.index in left}
+looked = threading.Event()
 watcher = health.Watcher(
-    tell,
+    lambda sick: (looked.wait(), tell(sick)),
     every_s=0.1,
     patience=judging.Patience(quiet_s=quiet_s, settle_s=settle_s),
     ignored=ignored,
@@ -42,6 +43,7 @@ with watcher:
     while not watcher._verdicts and "wait" in sys.argv:  # until the first look is over
         time.sleep(0.01)
     tell("looked")
+    looked.set()
     sys.stdin.read()
 tell([[each.uuid, each.reason] for each in watcher.sick])
 """

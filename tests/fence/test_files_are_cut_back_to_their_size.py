@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 from partage.fence import limits, roots, tenants, trimming, usage
@@ -34,3 +35,16 @@ def test_a_file_that_was_cut_short_stays_as_it_is(tmp_path: Path) -> None:
     made.region_path.write_bytes(b"")
     assert trimming.trim(root) == []
     assert made.region_path.stat().st_size == 0
+
+
+def test_space_that_was_taken_without_a_size_is_given_back(tmp_path: Path) -> None:
+    """`fallocate` can do that; the file looks as it did."""
+    root = roots.prepare(tmp_path / "root", reach=roots.Reach.CONTAINERS)
+    made = tenants.create(root, "odd", limits.Limits((limits.CardLimits(uuid=UUID),)))
+    before = made.region_path.read_bytes()
+    keeping = ("fallocate", "--keep-size", "--length", str(64 << 20), str(made.region_path))
+    subprocess.run(keeping, check=True)
+    assert made.region_path.stat().st_blocks * 512 >= 64 << 20
+    assert trimming.trim(root) == [made.region_path]
+    assert made.region_path.stat().st_blocks * 512 < 1 << 20
+    assert made.region_path.read_bytes() == before

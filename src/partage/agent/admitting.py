@@ -10,7 +10,36 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from partage.core import cards, grants
+import msgspec
+
+from partage.core import cards, demands, grants
+from partage.dialects import base, pods, registry
+
+
+def enforced(
+    pod: pods.Pod, node: cards.Node, settings: base.Settings
+) -> grants.Grant | grants.Damage | None:
+    """A bound pod's grant as it is to be enforced; Damage or None as of `registry.granted`."""
+    found = registry.granted(pod, node, settings)
+    asked = registry.demand(pod, settings) if isinstance(found, grants.Grant) else None
+    if not isinstance(found, grants.Grant) or asked is None:
+        return found
+    return registry.settled(_held_as_asked(found, asked), node)
+
+
+def moved(before: grants.Grant, now: grants.Grant) -> str:
+    """Why a pod's record is not the one that it was started with; empty if it is."""
+    shares = [{c.name: c.shares for c in grant.containers} for grant in (before, now)]
+    if shares[0] == shares[1]:
+        return ""
+    return "its record names other cards or shares than it was started with"
+
+
+def sick(container: grants.ContainerGrant, node: cards.Node) -> str:
+    """Why nothing new may start on a container's cards; empty if it may."""
+    ill = {card.uuid for card in node.cards if not card.healthy}
+    found = [share for share in container.shares if share.uuid in ill]
+    return f"card {found[0].index} ({found[0].uuid}) is sick" if found else ""
 
 
 def conflict(grant: grants.Grant, others: Iterable[grants.Grant], node: cards.Node) -> str:
@@ -26,6 +55,25 @@ def conflict(grant: grants.Grant, others: Iterable[grants.Grant], node: cards.No
         if problem:
             return f"card {uuid}: {problem}"
     return ""
+
+
+def _held_as_asked(grant: grants.Grant, asked: demands.PodDemand) -> grants.Grant:
+    """The record says which cards; how a share is held is not read from it.
+
+    The amounts of a record are compared with what the pod asks for, and a pod's limits cannot be
+    edited. But "memory is not enforced" is a word that anybody could write into his own record.
+    """
+    by_name = {container.name: container.demand for container in asked.containers}
+    containers = (
+        msgspec.structs.replace(
+            container,
+            memory_enforced=by_name[container.name].memory_enforced,
+            compute_mode=by_name[container.name].compute_mode,
+            compute_ceiling_percent=by_name[container.name].compute_ceiling_percent,
+        )
+        for container in grant.containers
+    )
+    return msgspec.structs.replace(grant, containers=tuple(containers), dialect=asked.dialect)
 
 
 def _crowded(wanted: grants.Taking, held: list[grants.Taking], memory_mib: int) -> str:

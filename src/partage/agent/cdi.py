@@ -81,6 +81,7 @@ class Started(msgspec.Struct, frozen=True, kw_only=True):
     fence: str  # the level in force; "none": a card of its own needs none
     tenant: str = ""  # of the fence "hook"
     device: str = ""  # the specification's device; filled in when it is read
+    grant: str = ""  # the pod's, as it was enforced then, in JSON; its record may be edited later
 
 
 class _Device(msgspec.Struct, frozen=True, rename="camel"):
@@ -104,6 +105,11 @@ def device(resource: str, ids: Collection[str]) -> str:
 def qualified(name: str) -> str:
     """As the kubelet and the runtime name a device."""
     return f"{KIND}={name}"
+
+
+def is_ours(path: Path) -> bool:
+    """Whether this is the name of a specification that is written here."""
+    return path.name.startswith(_PREFIX) and path.suffix == _SUFFIX
 
 
 def write(folder: Path, started: Started, edits: Edits) -> None:
@@ -135,7 +141,7 @@ def everything(folder: Path) -> Iterator[Started]:
     """All that was started; a file that makes no sense is nobody's, and is left out."""
     for path in sorted(folder.glob(f"{_PREFIX}*{_SUFFIX}")):
         name = path.name.removeprefix(_PREFIX).removesuffix(_SUFFIX)
-        with contextlib.suppress(OSError, msgspec.MsgspecError, ValueError):
+        with contextlib.suppress(OSError, msgspec.MsgspecError, ValueError, RecursionError):
             yield _read(path, name)
 
 

@@ -2,14 +2,20 @@
 
 A node may get its driver after its agent, from a DaemonSet that builds it for minutes. Until then
 there is nothing to serve, and one line says so.
+
+A driver in trouble may keep a call for ever. So it is asked by threads that nobody else needs and
+nobody waits for in the end, and what is not answered in time is not known.
 """
 
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import logging
+import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from partage.agent import reporting
 from partage.core import errors
@@ -19,6 +25,10 @@ log = logging.getLogger(__name__)
 
 _AGAIN_S = 5.0
 _FRESH_S = 0.5  # two who ask for measurements within this time get the same
+_PATIENCE_S = 2.5  # for an answer that takes milliseconds; `partage top` gives us 3 s
+_COST_S = 90.0  # for a context, which is given 60 s by itself
+
+T = TypeVar("T")
 
 
 async def present() -> str:
@@ -26,7 +36,7 @@ async def present() -> str:
     said = ""
     while True:
         try:
-            version, found = await asyncio.to_thread(_asked)
+            version, found = await _patiently(_asked)
         except errors.DeviceError as error:
             why = str(error)
         else:
@@ -42,26 +52,24 @@ async def present() -> str:
 async def devices() -> tuple[nvml.Device, ...]:
     """The cards as the driver tells of them now; none if it does not."""
     try:
-        return (await asyncio.to_thread(_asked))[1]
+        return (await _apart(_asked))[1]
     except errors.DeviceError as error:
         log.warning("%s", error)
         return ()
 
 
 async def context_costs(found: Iterable[nvml.Device]) -> dict[str, int]:
-    """What a context costs, by uuid; measured once for each model, since that takes a process."""
-    costs: dict[str, int] = {}
-    models: dict[tuple[str | None, int | None], int | None] = {}
-    for device in found:
-        if device.uuid is None or device.problem:
-            continue
-        model = (device.model, device.memory_mib)
-        if model not in models:
-            models[model] = await asyncio.to_thread(_context_bytes, device.uuid)
-        cost = models[model]
+    """What a context costs, by uuid; measured once for each model, since that takes a process.
+
+    A card that is full has no room for a context. Then another one of its model is tried.
+    """
+    models: dict[tuple[str | None, int | None], int] = {}
+    usable = {d.uuid: (d.model, d.memory_mib) for d in found if d.uuid and not d.problem}
+    for uuid, model in usable.items():
+        cost = None if model in models else await _cost(uuid)
         if cost is not None:
-            costs[device.uuid] = cost
-    return costs
+            models[model] = cost
+    return {uuid: models[model] for uuid, model in usable.items() if model in models}
 
 
 class Readings:
@@ -70,17 +78,62 @@ class Readings:
     def __init__(self) -> None:
         self._taken_at = -_FRESH_S
         self._last: dict[str, reporting.Measured] = {}
+        self._asking: asyncio.Task[None] | None = None
 
-    def now(self) -> dict[str, reporting.Measured]:
-        """By uuid; a card that tells nothing is not there."""
-        if time.monotonic() - self._taken_at >= _FRESH_S:
-            try:
-                with nvml.Nvml() as driver:
-                    self._last = reporting.measured(driver.readings())
-            except errors.DeviceError:
-                self._last = {}  # everybody is told by the watch of health
-            self._taken_at = time.monotonic()
-        return self._last
+    async def now(self) -> dict[str, reporting.Measured]:
+        """By uuid; a card that tells nothing is not there, and none is if the driver hangs."""
+        if self._asking is None and time.monotonic() - self._taken_at >= _FRESH_S:
+            self._asking = asyncio.create_task(self._ask())
+        if self._asking is not None:  # one question at a time, however many ask
+            await asyncio.wait((self._asking,), timeout=_PATIENCE_S)
+        return self._last if self._asking is None else {}
+
+    async def _ask(self) -> None:
+        self._last = await _apart(_measured)
+        self._taken_at = time.monotonic()
+        self._asking = None
+
+
+async def _patiently(call: Callable[[], T]) -> T:
+    """As long as it takes; that it takes long is said."""
+    asking = asyncio.create_task(_apart(call))
+    done, _ = await asyncio.wait((asking,), timeout=_PATIENCE_S)
+    if not done:
+        log.warning("the driver has not answered for %g s; waiting until it does", _PATIENCE_S)
+    return await asking
+
+
+async def _cost(uuid: str) -> int | None:
+    try:
+        async with asyncio.timeout(_COST_S):
+            return await _apart(lambda: _context_bytes(uuid))
+    except TimeoutError:
+        log.warning("card %s: making a context has not ended, so contexts count nothing", uuid)
+        return None
+
+
+async def _apart(call: Callable[[], T]) -> T:
+    """Call it in a thread of its own, which ends with the process if not before."""
+    answer: concurrent.futures.Future[T] = concurrent.futures.Future()
+    threading.Thread(target=_answer, args=(answer, call), name="driver", daemon=True).start()
+    return await asyncio.wrap_future(answer)
+
+
+def _answer(answer: concurrent.futures.Future[T], call: Callable[[], T]) -> None:
+    if not answer.set_running_or_notify_cancel():
+        return
+    try:
+        answer.set_result(call())
+    except Exception as error:  # noqa: BLE001 (whoever asked is told)
+        answer.set_exception(error)
+
+
+def _measured() -> dict[str, reporting.Measured]:
+    try:
+        with nvml.Nvml() as driver:
+            return reporting.measured(driver.readings())
+    except errors.DeviceError:
+        return {}  # everybody is told by the watch of health
 
 
 def _asked() -> tuple[str, tuple[nvml.Device, ...]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -23,6 +24,8 @@ log = logging.getLogger(__name__)
 KIND = "nvidia.com/gpu"
 _LARGEST = 8 << 20  # bytes; nvidia-ctk writes some 20 kB
 _VISIBLE = "NVIDIA_VISIBLE_DEVICES="
+_SUFFIXES = (".yaml", ".yml", ".json")
+_FILE = re.compile(r"/dev/nvidia[0-9]+")
 
 
 class Device(msgspec.Struct, frozen=True, rename="camel"):
@@ -41,10 +44,15 @@ class Spec(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class DriverFiles:
-    """The specifications in some folders; they are read again when they change."""
+    """The specifications in some folders; they are read again when they change.
 
-    def __init__(self, folders: Sequence[Path]) -> None:
+    Where they are ``optional`` and there is none, NVIDIA's runtime brings the files. Which of the
+    two it is may change while the agent runs: a driver can come later, and its specification then.
+    """
+
+    def __init__(self, folders: Sequence[Path], *, optional: bool = False) -> None:
         self._folders = folders
+        self._optional = optional
         self._read: dict[Path, tuple[tuple[int, int], Spec]] = {}
 
     def there(self) -> bool:
@@ -53,11 +61,16 @@ class DriverFiles:
 
     def edits(self, wanted: Iterable[cards.Card]) -> cdi.Edits:
         """What the cards' containers need, each card named by its uuid or its index."""
-        total, common = cdi.Edits(), cdi.Edits()
+        if self._optional and not self.there():
+            return cdi.Edits()
+        common: list[cdi.Edits] = []  # of each specification, once
+        own = cdi.Edits()
         for card in wanted:
             spec, device = self._found(card)
-            common, total = spec.container_edits, total + device.container_edits
-        total = common + total
+            own += device.container_edits
+            if spec.container_edits not in common:
+                common.append(spec.container_edits)
+        total = sum(common, cdi.Edits()) + own
         # Theirs says "void", to keep NVIDIA's runtime out; the grant says which cards there are.
         env = tuple(each for each in total.env if not each.startswith(_VISIBLE))
         return msgspec.structs.replace(total, env=env)
@@ -66,7 +79,7 @@ class DriverFiles:
         for name in (card.uuid, str(card.index)):
             for spec in self._specs():
                 for device in spec.devices:
-                    if device.name == name:
+                    if device.name == name and _has_file(device, card):
                         return spec, device
         places = ", ".join(map(str, self._folders))
         raise errors.FenceError(
@@ -77,7 +90,7 @@ class DriverFiles:
     def _specs(self) -> Iterator[Spec]:
         for folder in self._folders:
             for path in sorted(folder.glob("*")) if folder.is_dir() else ():
-                if path.suffix in (".yaml", ".yml", ".json"):
+                if path.suffix in _SUFFIXES and not cdi.is_ours(path):
                     with contextlib.suppress(OSError):
                         spec = self._spec(path)
                         if spec.kind == KIND:
@@ -92,6 +105,14 @@ class DriverFiles:
         return known[1]
 
 
+def _has_file(device: Device, card: cards.Card) -> bool:
+    """False for the device file of another card: indexes may have moved since it was written."""
+    files = [
+        node.path for node in device.container_edits.device_nodes if _FILE.fullmatch(node.path)
+    ]
+    return card.minor is None or not files or f"/dev/nvidia{card.minor}" in files
+
+
 def _parsed(path: Path) -> Spec:
     """A file of others that cannot be read counts as one about something else."""
     with path.open("rb") as file:
@@ -100,6 +121,6 @@ def _parsed(path: Path) -> Spec:
         if path.suffix == ".json":
             return msgspec.json.decode(content, type=Spec)
         return msgspec.yaml.decode(content, type=Spec)
-    except (msgspec.MsgspecError, ValueError) as error:
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         log.warning("%s cannot be read as a CDI specification: %s", path, str(error)[:200])
         return Spec()

@@ -14,17 +14,32 @@ a daemon beside it, and a level that nobody set is not a level.
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
+import posixpath
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import msgspec
 
 from partage.agent import cdi
 from partage.core import errors, grants
-from partage.fence import advisory, hook, layout, levels, library, limits, roots, seats, tenants
+from partage.fence import (
+    advisory,
+    hook,
+    layout,
+    levels,
+    library,
+    limits,
+    roots,
+    seats,
+    tenants,
+    trimming,
+)
 from partage.fence.levels import Level
+
+log = logging.getLogger(__name__)
 
 NONE = "none"  # a card of its own needs no fence
 _AROUND = "/etc/partage"
@@ -74,15 +89,23 @@ class Fences:
         *,
         minimum: str,
         context_bytes: Mapping[str, int],
+        mounted: Iterable[str] = (),
     ) -> Put:
-        """Put a fence around a container before it starts; once more is no harm."""
+        """Put a fence around a container before it starts; once more is no harm.
+
+        ``mounted`` is where the container has volumes.
+        """
         if all(share.exclusive for share in container.shares):
             return Put(NONE)
         asked = limits.granted(container, context_bytes=context_bytes)
         level = levels.require(self._probes, Level(minimum or Level.ADVISORY.value))
         subject = levels.Subject(name=name)
         if level is Level.HOOK:
-            self._hook.apply(subject, asked)
+            _check_places(mounted)
+            try:
+                self._hook.apply(subject, asked)
+            except OSError as error:
+                raise _not_written(self._root.path, error) from error
             return Put(str(level), self._edits(name), name)
         told = advisory.Advisory().apply(subject, asked).environment
         return Put(str(level), cdi.Edits(env=tuple(f"{k}={v}" for k, v in told.items())))
@@ -95,6 +118,11 @@ class Fences:
         except errors.FenceError:
             return False
         return True
+
+    def trim(self) -> None:
+        """Cut off what tenants wrote behind the files in which they keep account."""
+        for path in trimming.trim(self._root):
+            log.warning("%s was made larger by its tenant, and is cut back", path)
 
     def names(self) -> list[str]:
         """All tenants that are there."""
@@ -114,6 +142,27 @@ class Fences:
             mounts.append(_mount(own.parent, f"{_INSIDE}/seats-{index}"))
             mounts.append(_mount(own, f"{_INSIDE}/seats-{index}/{seat}", writable=True))
         return cdi.Edits(mounts=tuple(mounts))
+
+
+def _check_places(mounted: Iterable[str]) -> None:
+    """Files of a fence must not lie on files of a volume.
+
+    Another container of the pod may have the same volume, and whoever removes a file there takes
+    away what is mounted on it in all containers.
+    """
+    for path in mounted:
+        if path == posixpath.dirname(_PRELOAD) or path.startswith(f"{_AROUND}/"):
+            raise errors.FenceError(
+                f"a volume of the container is mounted at {path}, where its fence has to be",
+                instead="mount it elsewhere; single files of /etc can be mounted with subPath",
+            )
+
+
+def _not_written(folder: Path, error: OSError) -> errors.FenceError:
+    return errors.FenceError(
+        f"the container's fence cannot be written to {folder} ({error.strerror})",
+        instead="see whether that file system is full",
+    )
 
 
 def installed(found: library.Library, folder: Path) -> library.Library:
@@ -146,11 +195,18 @@ def installed(found: library.Library, folder: Path) -> library.Library:
 
 
 def _make_around(fence: Path) -> None:
-    """What is mounted around the files of a fence: a place for each of them, with nothing in it."""
-    for index in range(layout.CARDS):
-        (fence / f"seats-{index}").mkdir(mode=0o755, parents=True, exist_ok=True)
+    """What is mounted around the files of a fence: a place for each of them, with nothing in it.
+
+    Every user in a container must be able to enter, whatever our umask is: programs start without a
+    library that their loader cannot reach.
+    """
+    seats_at = [fence / f"seats-{index}" for index in range(layout.CARDS)]
+    for folder in (fence.parent, fence, *seats_at):
+        folder.mkdir(exist_ok=True)
+        folder.chmod(0o755)
     for name in ("limits", "region", library.NAME):
-        (fence / name).touch(mode=0o644)
+        (fence / name).touch()
+        (fence / name).chmod(0o644)
 
 
 def _place(path: Path, content: bytes) -> None:

@@ -7,7 +7,8 @@ milliseconds of being bound, they are listed once, and then the answer is as new
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+import posixpath
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 import msgspec
 
@@ -17,6 +18,39 @@ from partage.kube import api as kube
 from partage.kube import reflector
 
 _PATH = "/api/v1/pods"
+
+
+class Mount(msgspec.Struct, frozen=True, rename="camel"):
+    """A volume in a container."""
+
+    mount_path: str = ""
+
+
+class Container(pods.Container, frozen=True, rename="camel"):
+    """A container with its volumes, which matter where it runs and nowhere else."""
+
+    volume_mounts: tuple[Mount, ...] = ()
+
+
+class Spec(pods.Spec, frozen=True, rename="camel"):
+    """What the pod runs."""
+
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+
+
+class Pod(pods.Pod, frozen=True, rename="camel"):
+    """A pod as its node sees it."""
+
+    spec: Spec = Spec()
+
+
+def mounted(pod: pods.Pod, names: Collection[str]) -> Iterator[str]:
+    """Where some containers of a pod have volumes."""
+    for spot in pods.spots(pod):
+        if isinstance(spot.container, Container) and spot.container.name in names:
+            for mount in spot.container.volume_mounts:
+                yield posixpath.normpath(f"/{mount.mount_path.lstrip('/')}")
 
 
 class NodePods:
@@ -30,8 +64,9 @@ class NodePods:
         self._query = {"fieldSelector": f"spec.nodeName={node}"}
         self._changed = changed
         self._listing: asyncio.Task[None] | None = None
+        self._dropped: set[str] = set()  # since that list was asked for
         self.reflector = reflector.Reflector(
-            api, _PATH, pods.Pod, self, key=lambda pod: pod.metadata.uid, query=self._query
+            api, _PATH, Pod, self, key=lambda pod: pod.metadata.uid, query=self._query
         )
 
     def put(self, pod: pods.Pod) -> None:
@@ -42,6 +77,8 @@ class NodePods:
             self._changed(uid, kept)
 
     def drop(self, key: str) -> None:
+        if self._listing is not None and not self._listing.done():
+            self._dropped.add(key)
         if self.known.pop(key, None) is not None:
             self._changed(key, None)
 
@@ -49,11 +86,14 @@ class NodePods:
         return self.known.keys()
 
     def uid_of(self, namespace: str, name: str) -> str:
-        """The uid of a pod by its names; empty if there is none."""
-        for uid, pod in self.known.items():
-            if (pod.metadata.namespace, pod.metadata.name) == (namespace, name):
-                return uid
-        return ""
+        """The uid of a pod by its names; empty if there is none, or if two follow each other."""
+        wanted = (namespace, name)
+        found = [
+            uid
+            for uid, pod in self.known.items()
+            if (pod.metadata.namespace, pod.metadata.name) == wanted
+        ]
+        return found[0] if len(found) == 1 else ""
 
     async def catch_up(self) -> None:
         """List the pods once; those who ask at the same time share an answer."""
@@ -69,18 +109,22 @@ class NodePods:
         """What the API server knows of a pod's init containers at this moment."""
         meta = pod.metadata
         path = f"/api/v1/namespaces/{meta.namespace}/pods/{meta.name}"
-        found = (await self._api.get(path, _Pod)).status.init_container_statuses
+        found = (await self._api.get(path, _Statuses)).status.init_container_statuses
         return {status.name: status for status in found}
 
     async def _list(self) -> None:
-        async for page in self._api.pages(_PATH, pods.Pod, query=self._query):
+        """Add what the watch has not told yet; whatever it has told is at least as new."""
+        self._dropped.clear()
+        async for page in self._api.pages(_PATH, Pod, query=self._query):
             for pod in page.items:
-                self.put(pod)
+                uid = pod.metadata.uid
+                if uid not in self.known and uid not in self._dropped:
+                    self.put(pod)
 
 
 class _Status(msgspec.Struct, frozen=True, rename="camel"):
     init_container_statuses: tuple[identity.Status, ...] = ()
 
 
-class _Pod(msgspec.Struct, frozen=True):
+class _Statuses(msgspec.Struct, frozen=True):
     status: _Status = _Status()

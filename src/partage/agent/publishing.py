@@ -32,6 +32,7 @@ FENCE_LABEL = "partage.dev/fence"
 ACCELERATOR = ("sched.tensorstack.dev/accelerator", "nvidia-gpu")
 _DISCOVERY = "nvidia.com/gfd.timestamp"
 _LONGEST_LABEL = 63
+_SICK_BEFORE = "it was sick before the agent was started, and nothing says that it is well"
 _AGAIN_S = 5.0
 _MOMENT_S = 0.05
 
@@ -125,7 +126,8 @@ class Publisher:
 
     def _wanted(self, there: nodes.Node) -> Wanted:
         node = self._world.node
-        wanted = described(node, discovery=_DISCOVERY in there.metadata.labels)
+        found = _DISCOVERY in there.metadata.labels
+        wanted = described(node, driver=self._world.driver, discovery=found)
         labels = wanted.labels | {FENCE_LABEL: self._fence}
         if self._accelerator:
             labels[ACCELERATOR[0]] = ACCELERATOR[1]
@@ -151,17 +153,29 @@ class Publisher:
         path = f"{self._sick_path}/unhealthy-gpu-{self._name}"
         try:
             self._sick_told = (await self._api.get(path, _SickList)).data.get("gpus", "")
-        except kube_errors.KubeError as error:
+        except kube_errors.NotFound as error:
             log.debug("no list of sick cards: %s", error)
+        except kube_errors.KubeError as error:
+            log.warning("what was told of sick cards is not known: %s", error)
+            self._sick_told = "?"  # whatever it was: it is told anew
+
+    def sick_before(self) -> dict[str, str]:
+        """The cards that an earlier run of the agent published as sick, by uuid."""
+        try:
+            found = () if self._there is None else nodes.published(self._there) or ()
+        except nodes.Unreadable as error:
+            log.warning("which cards were sick is not known: %s", error)
+            return {}
+        return {card.uuid: _SICK_BEFORE for card in found if not card.healthy}
 
 
 class _SickList(msgspec.Struct, frozen=True):
     data: dict[str, str] = {}
 
 
-def described(node: cards.Node, *, discovery: bool) -> Wanted:
+def described(node: cards.Node, *, driver: str = "", discovery: bool) -> Wanted:
     """What is said of a node's cards; with ``discovery``, NVIDIA's own labels are left alone."""
-    annotations = {nodes.CARDS: nodes.encode(node.cards)}
+    annotations = {nodes.CARDS: nodes.encode(node.cards, driver)}
     if discovery or not node.cards:
         return Wanted(annotations)
     # GPU feature discovery has one model and one memory for a node, those of its first card.

@@ -22,6 +22,7 @@ from typing import NoReturn
 from aiohttp import web as aiohttp_web
 
 from partage.agent import (
+    admitting,
     cdi,
     driver,
     driver_files,
@@ -41,7 +42,7 @@ from partage.agent import (
 )
 from partage.core import errors, grants
 from partage.devices import health, judging
-from partage.dialects import pods, registry
+from partage.dialects import pods
 from partage.fence import levels, roots, usage
 from partage.kube import api as kube
 from partage.kube import credentials
@@ -102,6 +103,7 @@ class Agent:
         self._sweeper = sweeping.Sweeper(self._starter, self._fences, self._pods)
         self._readings = driver.Readings()
         self._due = asyncio.Event()  # something about the node changed
+        self._stale = asyncio.Event()  # what the driver told of the cards
         self._waits = "waiting for the NVIDIA driver"
 
     def application(self) -> aiohttp_web.Application:
@@ -123,8 +125,10 @@ class Agent:
         self._world.context_bytes = await driver.context_costs(found)
         log.info("driver %s, %d cards", self._world.driver, len(self._world.node.cards))
         async with asyncio.TaskGroup() as group:
-            with self._watching():
-                await self._read(group)
+            await self._read(group)
+            before = self._publisher.sick_before()
+            self._world.set_sick(before)
+            with self._watching(before):
                 await self._follow(group)
         raise AssertionError("tasks that never end have ended")
 
@@ -148,6 +152,7 @@ class Agent:
         group.create_task(self._marker.run())
         group.create_task(self._teller.run())
         group.create_task(self._sweep())
+        group.create_task(self._renew())
         while True:
             self._served.refresh(group)
             self._publisher.look()
@@ -162,22 +167,17 @@ class Agent:
 
     async def report(self) -> reporting.Report:
         """What is granted and used at this moment."""
-        measured, used = await asyncio.to_thread(self._measured)
+        measured = await self._readings.now()
+        used = await asyncio.to_thread(usage.everything, self._root)
         return reporting.report(
             self._chosen.node,
             self._world.node.cards,
             sick=self._world.sick,
             measured=measured,
             containers=self._containers(),
-            used=used,
+            used={each.tenant: each for each in used},
             taken_ns=time.time_ns(),
         )
-
-    def _measured(
-        self,
-    ) -> tuple[dict[str, reporting.Measured], dict[str, usage.Usage | usage.Unreadable]]:
-        used = {each.tenant: each for each in usage.everything(self._root)}
-        return self._readings.now(), used
 
     def _containers(self) -> list[reporting.Container]:
         began = {(s.uid, s.container): s for s in self._starter.started.values()}
@@ -190,29 +190,35 @@ class Agent:
         ]
 
     def _grant(self, pod: pods.Pod) -> grants.Grant | None:
-        found = registry.granted(pod, self._world.node, self._world.settings)
-        if not isinstance(found, grants.Grant):
-            return None
-        return registry.settled(found, self._world.node)
+        found = admitting.enforced(pod, self._world.node, self._world.settings)
+        return found if isinstance(found, grants.Grant) else None
 
     @contextlib.contextmanager
-    def _watching(self) -> Iterator[None]:
+    def _watching(self, before: Mapping[str, str]) -> Iterator[None]:
         loop = asyncio.get_running_loop()
 
         def changed(sick: Mapping[str, str]) -> None:
-            asyncio.run_coroutine_threadsafe(self._judged(sick), loop)
+            loop.call_soon_threadsafe(self._judged, sick)
 
         quiet_s = self._chosen.quiet_s
         patience = None if quiet_s is None else judging.Patience(quiet_s=quiet_s)
-        with health.Watcher(changed, patience=patience):
+        with health.Watcher(changed, patience=patience, before=before):
             yield
 
-    async def _judged(self, sick: Mapping[str, str]) -> None:
+    def _judged(self, sick: Mapping[str, str]) -> None:
         before = self._world.sick
         self._world.set_sick(sick)
-        self._world.set_devices(await driver.devices())
         self._teller.about_cards(before, self._world, self._grant)
         self._look()
+        self._stale.set()
+
+    async def _renew(self) -> NoReturn:
+        """Ask the driver again when cards fell sick or got well; nothing waits for its answer."""
+        while True:
+            await self._stale.wait()
+            self._stale.clear()
+            self._world.set_devices(await driver.devices())
+            self._look()
 
     def _look(self) -> None:
         self._due.set()
@@ -246,11 +252,10 @@ def _places(chosen: settings.Settings) -> starting.Places:
 
 
 def _files(chosen: settings.Settings) -> driver_files.DriverFiles | None:
-    """None: NVIDIA's runtime brings the driver's files; by itself where no specification is."""
-    files = driver_files.DriverFiles(chosen.driver_specs)
-    if chosen.driver_files == "runtime" or (chosen.driver_files == "auto" and not files.there()):
+    """None: NVIDIA's runtime brings the driver's files."""
+    if chosen.driver_files == "runtime":
         return None
-    return files
+    return driver_files.DriverFiles(chosen.driver_specs, optional=chosen.driver_files == "auto")
 
 
 def _say_fence(found: levels.Probe) -> None:

@@ -60,7 +60,7 @@ class Served:
             listed = self._listing(resource, amount, amount - well.get(resource, 0), written)
             plugin = self._plugins.get(resource)
             if plugin is not None:
-                plugin.update(listed)
+                self._update(plugin, listed)
             elif self._ours(resource, written) and resource not in self._left:
                 self._begin(resource, listed, group)
         facts.served = frozenset(self._plugins)
@@ -75,6 +75,12 @@ class Served:
             return
         self._plugins[resource] = plugin
         group.create_task(plugin.run(), name=resource)
+
+    def _update(self, plugin: plugins.Plugin, listed: tuple[listings.Unit, ...]) -> None:
+        try:
+            plugin.update(listed)
+        except kubelet_errors.BadListing as error:
+            self._leave(plugin.resource, str(error))  # as it is: with the units it has
 
     def _leave(self, resource: str, why: str) -> None:
         if resource not in self._left:

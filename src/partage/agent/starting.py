@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Protocol
 
 import msgspec
 
-from partage.agent import admitting, cdi, driver_files, fencing, identity, node_pods
+from partage.agent import admitting, cdi, counting, driver_files, fencing, identity, node_pods
 from partage.core import cards, errors, grants
 from partage.dialects import base, native, pods, registry
 from partage.kubelet import checkpoint, pod_resources
@@ -101,20 +101,28 @@ class Starter:
         return cdi.qualified(name)
 
     async def starting(self, resource: str, ids: frozenset[str]) -> None:
-        """Make everything ready for the container with these IDs, or say why it cannot start."""
+        """Make everything ready for the container with these IDs, or say why it cannot start.
+
+        IDs that are not ours were handed out by the plugin before us, in whose answer nothing of
+        ours is: such a container starts again as that one wanted it, and is not held.
+        """
+        if not counting.ours(ids):
+            log.warning(
+                "%s: a container of another plugin's time starts, without a fence", resource
+            )
+            return
         name = cdi.device(resource, ids)
         claim = await self._claim(resource, ids)
         pod = self._pods.known[claim.uid]
         grant = self._granted(pod)
         container = await self._container(claim, grant, pod, name)
         async with self._lock:
-            self._admit(grant)
-            minimum = native.fence(pod)
-            started, edits = await asyncio.to_thread(
-                self._prepared, grant, container, minimum, resource, name
-            )
+            self._admit(grant, container)
+            put = await asyncio.to_thread(self._put, pod, container, claim.containers)
+            edits = await asyncio.to_thread(self._edits, grant, container) + put.edits
             if not any(self._leading(pod, each, resource) for each in claim.containers):
                 edits = msgspec.structs.replace(edits, hooks=())
+            started = _started(grant, container, put, resource, name)
             await asyncio.to_thread(cdi.write, self._places.cdi, started, edits)
             self.started[name] = started
         self._begun(grant, started)
@@ -153,9 +161,9 @@ class Starter:
 
     def _granted(self, pod: pods.Pod) -> grants.Grant:
         world = self._world
-        found = registry.granted(pod, world.node, world.settings)
+        found = admitting.enforced(pod, world.node, world.settings)
         if isinstance(found, grants.Grant):
-            return registry.settled(found, world.node)
+            return found
         name = f"{pod.metadata.namespace}/{pod.metadata.name}"
         why = f"{found.field}: {found.problem}" if found else "it asks for no card in words we know"
         raise NotGranted(
@@ -183,49 +191,42 @@ class Starter:
             instead="the kubelet tries again by itself",
         )
 
-    def _admit(self, grant: grants.Grant) -> None:
-        """Refuse what does not go together with pods that were started before."""
-        problem = admitting.conflict(grant, self._running(grant.pod.uid), self._world.node)
+    def _admit(self, grant: grants.Grant, container: grants.ContainerGrant) -> None:
+        """Refuse what cannot be, and what does not go together with pods started before."""
+        ours = [each for each in self.started.values() if each.uid == grant.pod.uid]
+        if container.name not in {each.container for each in ours}:  # those that ran may go on
+            problem = admitting.sick(container, self._world.node)
+            if problem:
+                raise _refused(grant, problem, "wait until it is well, or delete the pod")
+        before = next((each.grant for each in ours if each.grant), "")
+        problem = admitting.moved(_read(before), grant) if before else ""
+        others = self._running(grant.pod.uid)
+        problem = problem or admitting.conflict(grant, others, self._world.node)
         if problem:
-            raise NotGranted(
-                f"pod {grant.pod.namespace}/{grant.pod.name} cannot have what it was granted: "
-                f"{problem}",
-                instead="delete the pod to place it anew",
-            )
+            raise _refused(grant, problem, "delete the pod to place it anew")
 
     def _running(self, but: str) -> list[grants.Grant]:
-        """The grants of other pods that have been started and have not ended."""
-        found = []
-        for uid in {each.uid for each in self.started.values()} - {but}:
-            pod = self._pods.known.get(uid)
-            if pod is None or pods.ended(pod):
-                continue
-            grant = registry.granted(pod, self._world.node, self._world.settings)
-            if isinstance(grant, grants.Grant):
-                found.append(grant)
-        return found
+        """The grants of other pods that have been started and have not ended.
 
-    def _prepared(
-        self,
-        grant: grants.Grant,
-        container: grants.ContainerGrant,
-        minimum: str,
-        resource: str,
-        name: str,
-    ) -> tuple[cdi.Started, cdi.Edits]:
-        tenant = f"{grant.pod.uid}.{container.name}"
-        put = self._fences.put(
-            tenant, container, minimum=minimum, context_bytes=self._world.context_bytes
+        As they were then: who edits the record of his pod gets no room by it, and gives none away.
+        """
+        found: dict[str, grants.Grant] = {}
+        for each in self.started.values():
+            pod = self._pods.known.get(each.uid)
+            if each.uid != but and each.grant and pod is not None and not pods.ended(pod):
+                found[each.uid] = _read(each.grant)
+        return list(found.values())
+
+    def _put(
+        self, pod: pods.Pod, container: grants.ContainerGrant, names: Collection[str]
+    ) -> fencing.Put:
+        return self._fences.put(
+            f"{pod.metadata.uid}.{container.name}",
+            container,
+            minimum=native.fence(pod),
+            context_bytes=self._world.context_bytes,
+            mounted=node_pods.mounted(pod, names),
         )
-        started = cdi.Started(
-            uid=grant.pod.uid,
-            container=container.name,
-            resource=resource,
-            fence=put.level,
-            tenant=put.tenant,
-            device=name,
-        )
-        return started, self._edits(grant, container) + put.edits
 
     def _edits(self, grant: grants.Grant, container: grants.ContainerGrant) -> cdi.Edits:
         world = self._world
@@ -241,3 +242,30 @@ class Starter:
         named = next(s.container for s in pods.spots(pod) if s.container.name == container)
         limits = named.resources.limits
         return resource == min(set(self._world.served) & limits.keys(), default=resource)
+
+
+def _started(
+    grant: grants.Grant,
+    container: grants.ContainerGrant,
+    put: fencing.Put,
+    resource: str,
+    name: str,
+) -> cdi.Started:
+    return cdi.Started(
+        uid=grant.pod.uid,
+        container=container.name,
+        resource=resource,
+        fence=put.level,
+        tenant=put.tenant,
+        device=name,
+        grant=msgspec.json.encode(grant).decode(),
+    )
+
+
+def _read(grant: str) -> grants.Grant:
+    return msgspec.json.decode(grant, type=grants.Grant)
+
+
+def _refused(grant: grants.Grant, problem: str, instead: str) -> NotGranted:
+    pod = f"pod {grant.pod.namespace}/{grant.pod.name}"
+    return NotGranted(f"{pod} cannot have what it was granted: {problem}", instead=instead)

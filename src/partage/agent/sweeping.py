@@ -3,13 +3,20 @@
 A container is gone when its pod has ended, or when the API server no longer knows the pod. (The
 kubelet's own record is no help: it forgets a pod when it needs the pod's IDs for another one.) A
 fence stays as long as a process uses a card behind it. Nothing here is in a hurry: a set of IDs
-that is used again is taken over by Allocate at once.
+that is used again is taken over by Allocate at once. What cannot be removed is said once, and tried
+again; it must not end the agent.
 """
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
+
 from partage.agent import fencing, node_pods, starting
+from partage.core import errors
 from partage.dialects import pods
+
+log = logging.getLogger(__name__)
 
 
 class Sweeper:
@@ -21,15 +28,30 @@ class Sweeper:
         self._starter = starter
         self._fences = fences
         self._pods = known
+        self._failed: set[str] = set()
 
     def sweep(self) -> None:
         """Once; only to be called when all pods of the node have been read."""
         for each in list(self._starter.started.values()):
             if self._is_gone(each.uid):
-                self._starter.forget(each.device)
+                self._try(self._starter.forget, each.device)
+        self._try(self._sweep_fences, "fences")
+
+    def _sweep_fences(self, _what: str) -> None:
         for name in self._fences.names():
             if self._is_gone(name.partition(".")[0]):
-                self._fences.take_down(name)
+                self._try(self._fences.take_down, name)
+        self._fences.trim()
+
+    def _try(self, remove: Callable[[str], object], name: str) -> None:
+        try:
+            remove(name)
+        except (OSError, errors.PartageError) as error:
+            if name not in self._failed:
+                log.warning("%s cannot be swept away yet: %s", name, error)
+            self._failed.add(name)
+        else:
+            self._failed.discard(name)
 
     def _is_gone(self, uid: str) -> bool:
         pod = self._pods.known.get(uid)

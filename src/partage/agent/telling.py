@@ -34,6 +34,7 @@ class Text(msgspec.Struct, frozen=True):
     reason: str
     message: str
     kind: str = events.WARNING
+    news: bool = False  # even if the same was told before: it was otherwise in between
 
 
 class Teller:
@@ -75,6 +76,8 @@ class Teller:
         """For ever: tell what is due."""
         while True:
             text = await self._due.get()
+            if text.news:
+                self._events.forget(text.about)
             await self._events.tell(text.about, text.reason, text.message, kind=text.kind)
 
     def _about_card(
@@ -88,14 +91,11 @@ class Teller:
             log.info("%s is well again", name)
             text = f"{name} is well again"
         kind, reason = (events.WARNING, SICK) if why else (events.NORMAL, WELL)
-        self._events.forget(self._node)
-        self._tell(Text(self._node, reason, text, kind))
+        self._tell(Text(self._node, reason, text, kind, news=True))
         for pod in self._pods.known.values():
             grant = None if pods.ended(pod) else grant_of(pod)
             if grant is not None and card.uuid in grants.takings(grant):
-                about = _about(pod)
-                self._events.forget(about)
-                self._tell(Text(about, reason, text, kind))
+                self._tell(Text(_about(pod), reason, text, kind, news=True))
 
     def _tell(self, text: Text) -> None:
         try:

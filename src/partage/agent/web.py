@@ -4,12 +4,18 @@
 top`` and ``partage inspect``. Neither has secrets, but both tell whoever can reach the port the
 names of all pods on the node. So the default is loopback, and who binds elsewhere, to be scraped,
 can put a NetworkPolicy before it.
+
+A report reads the files of all tenants. However many ask, one is made at a time and serves all who
+ask within a moment: the program that starts containers must not be kept busy by whoever likes.
 """
 
 from __future__ import annotations
 
+import asyncio
 import inspect
+import time
 from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
 
 import msgspec
 from aiohttp import web
@@ -20,6 +26,9 @@ from partage.core import errors
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 _JSON = "application/json"
+_FRESH_S = 0.5
+
+T = TypeVar("T")
 
 
 class Parts(msgspec.Struct, frozen=True):
@@ -46,13 +55,16 @@ class _Desk:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
+        self._recent = _Recent(self._report)
+        self._pages = _Recent(self._page)
 
     async def report(self, _request: web.Request) -> web.Response:
-        return web.Response(body=msgspec.json.encode(await self._report()), content_type=_JSON)
+        body = msgspec.json.encode(await self._recent.now())
+        return web.Response(body=body, content_type=_JSON)
 
     async def scrape(self, _request: web.Request) -> web.Response:
-        page = self._parts.metrics.page(await self._report())
-        return web.Response(body=page, headers={"Content-Type": metrics.CONTENT_TYPE})
+        headers = {"Content-Type": metrics.CONTENT_TYPE}
+        return web.Response(body=await self._pages.now(), headers=headers)
 
     async def ready(self, _request: web.Request) -> web.Response:
         why = self._parts.ready()
@@ -61,6 +73,26 @@ class _Desk:
     async def _report(self) -> reporting.Report:
         found = self._parts.report()
         return await found if inspect.isawaitable(found) else found
+
+    async def _page(self) -> bytes:
+        return self._parts.metrics.page(await self._recent.now())
+
+
+class _Recent(Generic[T]):
+    """What many share who ask at about the same time."""
+
+    def __init__(self, ask: Callable[[], Awaitable[T]]) -> None:
+        self._ask = ask
+        self._turn = asyncio.Lock()
+        self._answers: list[T] = []  # the last one
+        self._until_s = 0.0
+
+    async def now(self) -> T:
+        async with self._turn:
+            if not self._answers or time.monotonic() >= self._until_s:
+                self._answers = [await self._ask()]
+                self._until_s = time.monotonic() + _FRESH_S
+            return self._answers[0]
 
 
 @web.middleware

@@ -51,13 +51,21 @@ class World:
 
     def set_devices(self, found: Iterable[nvml.Device]) -> None:
         """The driver was asked; a card that it cannot tell apart any more is the one it was."""
-        for device in found:
+        seen = tuple(found)
+        for device in seen:
             before = self._devices.get(device.index)
             if device.uuid is not None or before is None:
                 self._devices[device.index] = device
             else:
                 kept = msgspec.structs.replace(before, problem=device.problem)
                 self._devices[device.index] = kept
+        # A driver that was started again without one of its cards numbers the others anew.
+        places: dict[str | None, int] = {d.uuid: d.index for d in seen if d.uuid is not None}
+        self._devices = {
+            index: device
+            for index, device in sorted(self._devices.items())
+            if places.get(device.uuid, index) == index
+        }
         self._renew()
 
     def set_sick(self, found: Mapping[str, str]) -> None:

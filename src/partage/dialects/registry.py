@@ -92,9 +92,7 @@ def environment(
     return _dialect(grant).environment(start)
 
 
-def offered(
-    node: cards.Node, settings: base.Settings, spoken: Collection[str]
-) -> dict[str, int]:
+def offered(node: cards.Node, settings: base.Settings, spoken: Collection[str]) -> dict[str, int]:
     """How much of each resource a node with these cards offers in these dialects."""
     found: dict[str, int] = {}
     for dialect in _named(spoken):

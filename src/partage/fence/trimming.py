@@ -16,6 +16,9 @@ from pathlib import Path
 from partage.core import errors
 from partage.fence import files, layout, roots
 
+_BLOCK = 512  # bytes, by which the kernel tells what is taken; `fallocate` takes more than the size
+_SLACK = 4 << 20  # bytes; a huge page is 2 MiB
+
 
 def trim(root: roots.Root) -> list[Path]:
     """Cut all files of tenants back to their size; those that were larger."""
@@ -32,7 +35,8 @@ def _written(root: roots.Root) -> Iterator[tuple[Path, int]]:
 
 def _cut(path: Path, size: int) -> bool:
     with contextlib.suppress(OSError, errors.FenceError):  # gone meanwhile
-        if path.lstat().st_size <= size:
+        there = path.lstat()
+        if there.st_size <= size and there.st_blocks * _BLOCK <= size + _SLACK:
             return False
         with files.opened(path, writable=True) as fd:
             os.ftruncate(fd, size)

@@ -87,7 +87,7 @@ def test_what_a_pod_leaves_behind_is_removed(site: Site) -> None:
     making.eventually(lambda: not list(tenants.iterdir()))
     making.eventually(lambda: not list(node.cdi.glob("partage-*")))
     seats = site.root(node.name).seats
-    assert not [each for card in seats.iterdir() for each in card.iterdir()]
+    making.eventually(lambda: not [each for card in seats.iterdir() for each in card.iterdir()])
 
 
 def test_a_pod_that_nobody_granted_anything_does_not_start(site: Site) -> None:

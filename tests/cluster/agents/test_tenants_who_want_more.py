@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from cluster import api, objects
+from tests.cluster import making
 from tests.cluster.agents.site import Site
 
 SHARE = {"aliyun.com/gpu-mem": 2}
@@ -62,16 +64,42 @@ def test_variables_in_the_pods_own_manifest(site: Site) -> None:
     assert len(site.cards("author")) == 1
 
 
-@pytest.mark.parametrize(
-    "path",
-    ["/etc/ld.so.preload", "/etc/partage", "/etc/partage/fence", "/etc/partage/fence/limits"],
-)
+@pytest.mark.parametrize("path", ["/etc/ld.so.preload", "/etc/partage"])
 def test_a_volume_in_the_place_of_the_fence(site: Site, path: str) -> None:
     """What the node mounts lies on top."""
     container = objects.container(limits=SHARE)
     container["volumeMounts"] = [{"name": "own", "mountPath": path}]
     _run(site, "mounting", container, volumes=[{"name": "own", "emptyDir": {}}])
     assert _try(site, "mounting") == REFUSED
+
+
+@pytest.mark.parametrize("path", ["/etc", "/etc/partage/fence"])
+def test_a_volume_that_the_fence_would_lie_on(site: Site, path: str) -> None:
+    """A second container with the volume could remove a file, and with it what is mounted there."""
+    container = objects.container(limits=SHARE)
+    container["volumeMounts"] = [{"name": "own", "mountPath": path}]
+    volumes = [{"name": "own", "emptyDir": {}}]
+    site.create(objects.running_pod("below", container, volumes=volumes))
+    making.eventually(lambda: any("where its fence has to be" in e for e in site.events("below")))
+    assert site.pod("below")["status"]["phase"] == "Pending"
+
+
+def test_an_edited_record(site: Site) -> None:
+    """Whoever owns the pod may edit its grant and end its container; the limits stay."""
+    waits = "while [ ! -e /tmp/stop ]; do sleep 0.1; done"
+    _run(site, "editor", objects.container("sh", "-c", waits, limits=SHARE))
+    record = making.grant(site.pod("editor"))
+    record["containers"][0]["memory_enforced"] = False
+    change = {"metadata": {"annotations": {"partage.dev/grant": json.dumps(record)}}}
+    site.client.patch("Pod", "editor", change)
+    site.exec("editor", "touch", "/tmp/stop")
+    making.eventually(lambda: _restarts(site, "editor") > 0)
+    site.running("editor")
+    assert _try(site, "editor") == REFUSED
+
+
+def _restarts(site: Site, pod: str) -> int:
+    return int(site.pod(pod)["status"]["containerStatuses"][0]["restartCount"])
 
 
 def test_root_in_the_container_cannot_take_the_fence_away(site: Site) -> None:

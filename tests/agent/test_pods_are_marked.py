@@ -1,0 +1,195 @@
+"""What was started is written on pods, until it stands there, and nothing twice."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from partage.agent import cdi, marking
+from partage.core import grants
+from partage.dialects import hami_records, native, pods, registry
+from partage.kube import api
+from tests.agent import making
+from tests.agent.making import MEMORY, OWN_MEMORY
+from tests.dialects import making as dialects
+from tests.kube import making as kube
+from tests.kube import scripted
+
+ASSIGNED = "ALIYUN_COM_GPU_MEM_ASSIGNED"
+
+
+def began(name: str = "train", container: str = "main", fence: str = "hook") -> cdi.Started:
+    """Something that was started."""
+    device = cdi.device(MEMORY, [name, container])
+    return cdi.Started(
+        uid=f"uid-{name}", container=container, resource=MEMORY, fence=fence, device=device
+    )
+
+
+def granted(pod: pods.Pod) -> grants.Grant:
+    """What the pod has, by its own record."""
+    found = registry.granted(pod, making.facts().node, dialects.SETTINGS)
+    assert isinstance(found, grants.Grant), found
+    return found
+
+
+def marked(pod: pods.Pod, *these: cdi.Started) -> pods.Pod:
+    """The pod with what is to be written."""
+    change = marking.changes(pod, granted(pod), these)
+    return dialects.bound(pod, change, pod.spec.node_name)
+
+
+def fences(pod: pods.Pod) -> dict[str, str]:
+    """The fence of each container, by the pod's record."""
+    return {container.name: container.fence for container in granted(pod).containers}
+
+
+class TestChanges:
+    """What has to be written on a pod."""
+
+    def test_a_pod_of_gpushare_is_assigned(self) -> None:
+        """In the words of its own tools, and its record gets the fence; nothing else changes."""
+        pod = making.pod("train", {MEMORY: 2}, 1)
+        change = marking.changes(pod, granted(pod), [began()])
+        assert change.keys() == {ASSIGNED, native.GRANT}
+        assert change[ASSIGNED] == "true"
+        assert fences(marked(pod, began())) == {"main": "hook"}
+        before = msgspec.structs.replace(granted(pod).containers[0], fence="hook")
+        assert granted(marked(pod, began())).containers == (before,)
+
+    def test_once_it_stands_there_nothing_is_to_be_written(self) -> None:
+        """Every change of a pod wakes everybody who watches it."""
+        pod = marked(making.pod("train", {MEMORY: 2}), began())
+        assert marking.changes(pod, granted(pod), [began()]) == {}
+
+    def test_only_what_differs_is_written(self) -> None:
+        """A fence that became another one, for example after an upgrade of the node."""
+        pod = marked(making.pod("train", {MEMORY: 2}), began())
+        assert marking.changes(pod, granted(pod), [began(fence="advisory")]).keys() == {
+            native.GRANT
+        }
+
+    def test_each_container_has_its_own_fence(self) -> None:
+        """One that was not started yet has none, and one of before keeps what it had."""
+        pod = making.pod(
+            "train", {OWN_MEMORY: 100}, more=[making.container("second", {OWN_MEMORY: 100})]
+        )
+        pod = marked(pod, began())
+        assert fences(pod) == {"main": "hook", "second": ""}
+        assert fences(marked(pod, began(container="second", fence="none"))) == {
+            "main": "hook",
+            "second": "none",
+        }
+
+    def test_a_pod_of_another_system_gets_no_record(self) -> None:
+        """It was taken over while it ran: only its own words are completed."""
+        pod = making.pod("train", {MEMORY: 2})
+        annotations = {k: v for k, v in pod.metadata.annotations.items() if k != native.GRANT}
+        meta = msgspec.structs.replace(pod.metadata, annotations=annotations)
+        old = msgspec.structs.replace(pod, metadata=meta)
+        assert marking.changes(old, granted(old), [began()]) == {ASSIGNED: "true"}
+
+    def test_every_family_has_its_words(self) -> None:
+        """gpu-manager's and HAMi's; others have none, and get the record alone."""
+        words = {
+            "tencent.com/vcuda-core": {"tencent.com/gpu-assigned": "true"},
+            "nvidia.com/gpumem": {hami_records.BIND_PHASE: "success"},
+            OWN_MEMORY: {},
+        }
+        for resource, wanted in words.items():
+            limits: dict[str, pods.Amount] = {resource: 20}
+            if resource.startswith("tencent"):
+                limits["tencent.com/vcuda-memory"] = 4
+            if resource.startswith("nvidia"):
+                limits["nvidia.com/gpu"] = 1
+            pod = making.pod("train", limits)
+            change = marking.changes(pod, granted(pod), [began()])
+            assert {k: v for k, v in change.items() if k != native.GRANT} == wanted
+            assert native.GRANT in change
+
+
+class Node:
+    """A marker with its pods, and what was started."""
+
+    def __init__(self, client: api.Api) -> None:
+        self.pods = making.Pods()
+        self.started: dict[str, cdi.Started] = {}
+        self.marker = marking.Marker(client, self.pods, making.facts(), self.started)
+
+    def start(self, pod: pods.Pod) -> None:
+        """A pod is there, and its container was started."""
+        self.pods.add(pod)
+        one = began(pod.metadata.name)
+        self.started[one.device] = one
+        self.marker.look(one.uid)
+
+
+@pytest.fixture
+def node(client: api.Api, monkeypatch: pytest.MonkeyPatch) -> Node:
+    """A node whose marker is quick to try again."""
+    monkeypatch.setattr(marking, "_AGAIN_S", 0.01)
+    return Node(client)
+
+
+async def test_a_started_pod_is_patched(node: Node, server: scripted.Server) -> None:
+    """By its uid, so that another pod of that name is left alone."""
+    server.script(scripted.Answer())
+    pod = making.pod("train", {MEMORY: 2})
+    async with kube.running(node.marker.run()):
+        node.start(pod)
+        node.marker.look("uid-train")  # it waits already
+        await scripted.until(lambda: server.requests)
+    [asked] = server.requests
+    assert (asked.verb, asked.path) == ("PATCH", "/api/v1/namespaces/lab/pods/train")
+    change = marking.changes(pod, granted(pod), [began()])
+    [body] = making.bodies(server, "PATCH")
+    assert body == {"metadata": {"uid": "uid-train", "annotations": change}}
+
+
+@pytest.mark.parametrize("step", [scripted.refusal(500, "InternalError"), scripted.Hangup()])
+async def test_what_failed_is_tried_again(
+    node: Node, server: scripted.Server, step: scripted.Step
+) -> None:
+    """Until it stands there; others do not wait for it."""
+    server.script(step, scripted.Answer(), scripted.Answer())
+    async with kube.running(node.marker.run()):
+        node.start(making.pod("first", {MEMORY: 2}))
+        node.start(making.pod("second", {MEMORY: 2}))
+        await scripted.until(lambda: len(server.requests) == 3)
+    names = [asked.path.rpartition("/")[2] for asked in server.requests]
+    assert names == ["first", "second", "first"]
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"), [(404, "NotFound"), (409, "Conflict"), (422, "Invalid")]
+)
+async def test_a_pod_that_is_gone_is_dropped(
+    node: Node, server: scripted.Server, code: int, reason: str
+) -> None:
+    """Another pod has its name by now; the next is marked, and this one not tried again."""
+    server.script(scripted.refusal(code, reason), scripted.Answer())
+    async with kube.running(node.marker.run()) as task:
+        node.start(making.pod("gone", {MEMORY: 2}))
+        node.start(making.pod("next", {MEMORY: 2}))
+        await scripted.until(lambda: len(server.requests) == 2)
+        node.start(making.pod("last", {MEMORY: 2}))
+        server.script(scripted.Answer())
+        await scripted.until(lambda: len(server.requests) == 3)
+        assert not task.done()
+    names = [asked.path.rpartition("/")[2] for asked in server.requests]
+    assert names == ["gone", "next", "last"]
+
+
+async def test_nothing_is_written_where_nothing_differs(
+    node: Node, server: scripted.Server
+) -> None:
+    """Nor on a pod of which nothing was started, that is gone, or whose record is damaged."""
+    done = marked(making.pod("done", {MEMORY: 2}), began("done"))
+    waits = making.pod("waits", {MEMORY: 2})
+    broken = dialects.bound(making.pod("broken", {MEMORY: 2}), {native.GRANT: "{"}, making.NODE)
+    node.start(done)
+    node.start(broken)
+    node.pods.add(waits)
+    for name in ("done", "waits", "broken", "unknown"):
+        await node.marker._mark(f"uid-{name}")
+    assert server.requests == []

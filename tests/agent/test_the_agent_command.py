@@ -1,0 +1,300 @@
+"""``partage agent`` as it is started: its flags, what it says of mistakes, and how it waits."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import msgspec
+import pytest
+
+from partage.agent import settings
+from partage.cli import agent as command
+from partage.core import errors
+from partage.dialects import base, registry
+from tests import simulated
+from tests.agent import making
+from tests.cli import fake_cluster
+from tests.kube import making as kube
+from tests.kube import scripted
+
+
+def chosen(*words: str) -> settings.Settings:
+    """The settings that a command line means."""
+    context = command.agent.make_context("agent", [*words])
+    return settings.chosen(context.params)
+
+
+class TestSettings:
+    """Flags become settings."""
+
+    def test_a_name_is_enough(self) -> None:
+        """All else is as a node has it; HAMi's ten of nvidia.com/gpu a card are not offered."""
+        assert chosen("--node", "n") == settings.Settings(node="n")
+        assert set(settings.Settings(node="n").dialects) == {
+            dialect.name for dialect in registry.DIALECTS
+        } - {"hami"}
+        assert str(chosen("--node", "n").device_plugins) == "/var/lib/kubelet/device-plugins"
+
+    def test_every_flag_has_its_effect(self) -> None:
+        """Folders become absolute: the container runtime is told of them."""
+        words = (
+            "--node n --kubeconfig k --context c --dialects aliyun,hami --memory-unit MiB "
+            "--hami-split 4 --root r --library-folder l --kubelet-folder u --cdi-folder d "
+            "--driver-files cdi --driver-cdi x --driver-cdi y --t9k-label --address 0.0.0.0 "
+            "--port 0 --old-metrics hami,elastic --quiet-after-xid 30"
+        )
+        here = Path.cwd()
+        assert chosen(*words.split()) == settings.Settings(
+            node="n",
+            kubeconfig="k",
+            context="c",
+            dialects=("aliyun", "hami"),
+            counting=base.Settings(memory_unit_mib=1, hami_split=4),
+            root=here / "r",
+            library=here / "l",
+            kubelet=here / "u",
+            cdi=here / "d",
+            driver_specs=(here / "x", here / "y"),
+            driver_files="cdi",
+            accelerator_label=True,
+            address="0.0.0.0",
+            port=0,
+            old_metrics=("hami", "elastic"),
+            quiet_s=30.0,
+        )
+
+    def test_the_flags_of_gpushare_are_taken(self) -> None:
+        """A manifest of its device plugin works when only the image is changed."""
+        words = "--node n -logtostderr --v=5 --memory-unit=MiB --mps --health-check --query-kubelet"
+        assert chosen(*words.split()) == settings.Settings(
+            node="n", counting=base.Settings(memory_unit_mib=1)
+        )
+
+    def test_blanks_and_empty_words_in_lists_are_nothing(self) -> None:
+        """As people write lists."""
+        found = chosen("--node", "n", "--dialects", " aliyun, ,t9k,", "--old-metrics", "")
+        assert (found.dialects, found.old_metrics) == (("aliyun", "t9k"), ())
+
+    @pytest.mark.parametrize(
+        ("words", "told"),
+        [
+            ("", "does not know which node it is on; set --node, or NODE_NAME"),
+            ("--node n --dialects gpushare", "--dialects: 'gpushare' is not known here; choose"),
+            ("--node n --old-metrics x", "--old-metrics: 'x' is not known here; choose from"),
+        ],
+    )
+    def test_mistakes_are_explained(
+        self, words: str, told: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """With what to write instead."""
+        monkeypatch.delenv("NODE_NAME", raising=False)
+        with pytest.raises(errors.InputError, match=told):
+            chosen(*words.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("", "which node it is on; set --node, or NODE_NAME as deploy/agent.yaml does"),
+        ("--node n --memory-unit GB", "'GB' is not one of 'GiB', 'MiB'"),
+        ("--node n --dialects gpushare", "choose from partage, aliyun,"),
+        ("--node n --old-metrics prometheus", "--old-metrics: 'prometheus' is not known here"),
+        ("--node n --hami-split 0", "0 is not in the range 1<=x<=256"),
+        ("--node n --port 70000", "70000 is not in the range"),
+        ("--node n --driver-files none", "'none' is not one of 'auto', 'cdi', 'runtime'"),
+        ("--node n --quiet-after-xid 0", "0.0 is not in the range"),
+        ("--node n --memroy-unit MiB", "No such option"),
+    ],
+)
+async def test_wrong_words_are_a_line_and_exit_code_2(words: str, told: str) -> None:
+    """Not a traceback, and nothing was started."""
+    done = await fake_cluster.run("partage", "agent", *words.split(), environ={})
+    assert (done.code, done.out) == (2, "")
+    assert told in done.err
+    assert done.err.startswith("partage: ")
+    assert done.err.count("\n") == 1
+
+
+async def test_a_cluster_that_nobody_described_ends_it(tmp_path: Path) -> None:
+    """Neither a kubeconfig nor a service account: it cannot wait for that to change."""
+    words = ["agent", "--node", "n", "--kubeconfig", str(tmp_path / "nothing")]
+    done = await fake_cluster.run("partage", *words, environ={"HOME": str(tmp_path)})
+    assert done.code == 1
+    assert done.err.splitlines()[-1].startswith("partage: ")
+    assert "nothing" in done.err
+    assert "Traceback" not in done.err
+
+
+class Running:
+    """An agent that runs, and what it says."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+        self.lines: list[dict[str, Any]] = []
+        self._reader = asyncio.create_task(self._read())
+
+    async def _read(self) -> None:
+        assert self.process.stderr is not None
+        async for line in self.process.stderr:
+            self.lines.append(json.loads(line))
+
+    def texts(self, containing: str) -> list[str]:
+        """The lines that have these words."""
+        return [line["text"] for line in self.lines if containing in line["text"]]
+
+    async def says(self, containing: str) -> str:
+        """Wait for a line with these words."""
+        condition = lambda: self.texts(containing) or self.process.returncode is not None  # noqa: E731
+        await scripted.until(condition, within_s=60)
+        assert self.texts(containing), self.lines
+        return self.texts(containing)[0]
+
+    async def get(self, path: str) -> tuple[int, str]:
+        """What it answers over HTTP."""
+        url = (await self.says("listening on")).rpartition(" ")[2]
+        async with aiohttp.ClientSession() as session, session.get(url + path) as answer:
+            return answer.status, await answer.text()
+
+    async def stop(self) -> int:
+        """End it as Kubernetes does."""
+        if self.process.returncode is None:
+            self.process.send_signal(signal.SIGTERM)
+        code = await asyncio.wait_for(self.process.wait(), 60)
+        await self._reader
+        return code
+
+
+@contextlib.asynccontextmanager
+async def running(
+    folder: Path, server: str, *words: str, environment: dict[str, str]
+) -> AsyncIterator[Running]:
+    """An agent on a node whose folders are all in one."""
+    file = fake_cluster.kubeconfig(folder / "kubeconfig", server)
+    (folder / "kubelet" / "device-plugins").mkdir(parents=True)
+    places = {
+        "--kubeconfig": file,
+        "--root": folder / "fences",
+        "--library-folder": folder / "lib",
+        "--kubelet-folder": folder / "kubelet",
+        "--cdi-folder": folder / "cdi",
+        "--driver-cdi": folder / "driver",
+        "--port": 0,
+    }
+    flags = [str(word) for pair in places.items() for word in pair]
+    process = await asyncio.create_subprocess_exec(
+        Path(sys.executable).with_name("partage"),
+        "agent",
+        *flags,
+        *words,
+        stderr=asyncio.subprocess.PIPE,
+        env={"PATH": os.environ["PATH"], "NODE_NAME": making.NODE, **environment},
+    )
+    agent = Running(process)
+    try:
+        yield agent
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await agent.stop()
+
+
+@pytest.fixture
+def nobody() -> str:
+    """The address of a server that does not run."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{taken.getsockname()[1]}"
+
+
+async def test_without_a_driver_it_says_so_once_and_waits(tmp_path: Path, nobody: str) -> None:
+    """A DaemonSet may be building it; gpushare's flags are taken, and SIGTERM ends it."""
+    empty = {"LD_LIBRARY_PATH": str(tmp_path)}
+    words = "--memory-unit MiB --mps -logtostderr --v=5"
+    async with running(tmp_path, nobody, *words.split(), environment=empty) as agent:
+        told = await agent.says("waiting until there are cards")
+        assert "install NVIDIA's driver, which has libnvidia-ml.so.1" in told
+        assert await agent.get("/readyz") == (503, "waiting for the NVIDIA driver")
+        assert (await agent.get("/healthz"))[0] == 200
+        await asyncio.sleep(0.2)
+        assert len(agent.texts("waiting until there are cards")) == 1
+        assert [line["level"] for line in agent.lines if "waiting" in line["text"]] == ["warning"]
+        assert await agent.stop() == 0
+    assert "Traceback" not in json.dumps(agent.lines)
+
+
+async def test_an_unreachable_api_server_is_waited_for(tmp_path: Path, nobody: str) -> None:
+    """It is said what cannot be reached; nothing is offered to the kubelet meanwhile."""
+    machine = simulated.machine(tmp_path)
+    async with running(tmp_path, nobody, environment=machine) as agent:
+        assert "trying again" in await agent.says("no connection")
+        assert agent.texts("2 cards")
+        assert await agent.get("/readyz") == (503, "reading the node and its pods")
+        code, report = await agent.get("/v1/report")
+        assert code == 200
+        assert len(json.loads(report)["cards"]) == 2
+        assert await agent.stop() == 0
+    assert list((tmp_path / "kubelet" / "device-plugins").iterdir()) == []
+
+
+async def test_a_port_that_is_taken_ends_it(tmp_path: Path, nobody: str) -> None:
+    """With the flag that names another."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        environment = {"LD_LIBRARY_PATH": str(tmp_path)}
+        words = ["agent", "--node", "n", "--port", port, "--root", str(tmp_path / "fences")]
+        words += ["--library-folder", str(tmp_path / "lib")]
+        words += ["--kubeconfig", str(fake_cluster.kubeconfig(tmp_path / "config", nobody))]
+        done = await fake_cluster.run("partage", *words, environ=environment)
+    assert done.code == 2
+    last = done.err.splitlines()[-1]
+    assert last.startswith(f"partage: cannot listen on 127.0.0.1 port {port}")
+    assert last.endswith("choose another with --address or --port")
+
+
+async def test_the_node_is_published_as_soon_as_it_is_known(
+    tmp_path: Path, server: scripted.Server
+) -> None:
+    """Cards of the simulated driver, on a node without pods or a kubelet."""
+    node = making.node_object()
+
+    def respond(asked: scripted.Request) -> scripted.Step:
+        if asked.verb == "PATCH":
+            return scripted.Answer()
+        if asked.path == "/api/v1/nodes":
+            first = {"type": "ADDED", "object": msgspec.to_builtins(node)}
+            return scripted.Watch(first, kube.end_of_list(1))
+        if asked.path == "/api/v1/pods":
+            return scripted.Watch(kube.end_of_list(1))
+        return scripted.refusal(404, "NotFound")
+
+    server.respond = respond
+    machine = simulated.machine(tmp_path, cards="16GiB:Tesla T4,24GiB")
+    words = ["--dialects", "aliyun", "--t9k-label"]
+    async with running(tmp_path, server.url, *words, environment=machine) as agent:
+        await scripted.until(lambda: making.bodies(server, "PATCH", "/status"), within_s=60)
+        status, why = await agent.get("/readyz")
+        assert (status, why) == (503, "aliyun.com/gpu-core.percentage is not registered yet")
+        assert await agent.stop() == 0
+    [meta] = making.bodies(server, "PATCH", "/nodes/gpu-1")[:1]
+    assert meta["metadata"]["labels"]["nvidia.com/gpu.count"] == "2"
+    assert meta["metadata"]["labels"]["sched.tensorstack.dev/accelerator"] == "nvidia-gpu"
+    sizes = [
+        card["memory_mib"]
+        for card in json.loads(meta["metadata"]["annotations"]["partage.dev/cards"])["cards"]
+    ]
+    assert sizes == [16384, 24576]
+    assert making.bodies(server, "PATCH", "/status")[0]["status"]["capacity"] == {
+        "aliyun.com/gpu-count": "2"
+    }

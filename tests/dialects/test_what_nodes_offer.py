@@ -1,0 +1,229 @@
+"""What a node offers to the kubelet in each family's words, and the fence that pods may ask for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import hypothesis
+import msgspec
+import pytest
+from hypothesis import strategies as st
+
+from partage.core import cards, grants
+from partage.dialects import base, native, nodes, pods, registry
+from partage.fence import layout, levels
+from tests.dialects import making
+
+NAMES = [dialect.name for dialect in registry.DIALECTS]
+ALIYUN, T9K = "ack.node.gpu.schedule", "sched.tensorstack.dev/node-alloc-mode"
+GPU = "nvidia.com/gpu"
+# Sizes that are no multiple of any unit: what is left over of a card is of no use to anybody.
+NODE = making.node(16 * 1024 + 300, 24 * 1024 + 1000)
+
+
+def offered(*spoken: str, labels: dict[str, str] | None = None, **settings: Any) -> dict[str, int]:
+    """What the node offers in these dialects."""
+    there = making.node(*(card.memory_mib for card in NODE.cards), labels=labels)
+    return registry.offered(there, base.Settings(**settings), spoken)
+
+
+def test_gpushare_counts_gib_or_mib() -> None:
+    """As the cluster does; a unit lies on one card."""
+    core = "aliyun.com/gpu-core.percentage"
+    assert offered("aliyun") == {"aliyun.com/gpu-mem": 16 + 24, core: 200}
+    assert offered("aliyun", memory_unit_mib=1)["aliyun.com/gpu-mem"] == 41 * 1024 + 276
+
+
+@pytest.mark.parametrize(
+    ("mode", "words"),
+    [
+        ("default", set()),
+        ("topology", set()),
+        ("cgpu", {"aliyun.com/gpu-mem"}),
+        ("share", {"aliyun.com/gpu-mem"}),
+        ("mps", {"aliyun.com/gpu-mem"}),
+        ("core_mem", {"aliyun.com/gpu-mem", "aliyun.com/gpu-core.percentage"}),
+    ],
+)
+def test_a_mode_of_ack_serves_its_own(mode: str, words: set[str]) -> None:
+    """Whole cards where cards are whole, and shares where they are shared."""
+    assert offered("aliyun", labels={ALIYUN: mode}).keys() == words
+    whole = offered("nvidia", labels={ALIYUN: mode})
+    assert whole == ({} if words else {GPU: 2})
+
+
+@pytest.mark.parametrize(
+    ("mode", "wanted"),
+    [
+        ("", {"nvidia-gpu": 2, "nvidia-gpu-node": 1, "nvidia-gpu-percent": 200}),
+        ("xgn", {"nvidia-gpu": 2, "nvidia-gpu-node": 1}),
+        ("sgn", {"nvidia-gpu-percent": 200}),
+    ],
+)
+def test_a_mode_of_t9k_serves_its_own(mode: str, wanted: dict[str, int]) -> None:
+    """A node is one node, however many cards it has."""
+    found = offered("t9k", labels={T9K: mode} if mode else {})
+    assert found == {f"tensorstack.dev/{name}": amount for name, amount in wanted.items()}
+
+
+def test_a_node_without_cards_is_no_node_of_t9k() -> None:
+    """Who asks for the whole node wants cards."""
+    empty = registry.offered(cards.Node(name="n"), base.Settings(), ["t9k"])
+    assert set(empty.values()) == {0}
+
+
+def test_tencent_counts_percent_and_its_units() -> None:
+    """qGPU in GiB, gpu-manager in blocks of 256 MiB."""
+    prefix = "tke.cloud.tencent.com/qgpu"
+    assert offered("qgpu") == {
+        f"{prefix}-core": 200,
+        f"{prefix}-core-greedy": 200,
+        f"{prefix}-memory": 40,
+    }
+    assert offered("gaia") == {"tencent.com/vcuda-core": 200, "tencent.com/vcuda-memory": 65 + 99}
+
+
+def test_elastic_gpu_is_offered_under_both_domains() -> None:
+    """Pods of either may come."""
+    memory_mib = sum(card.memory_mib for card in NODE.cards)
+    assert offered("elastic") == {
+        "elasticgpu.io/gpu-core": 200,
+        "elasticgpu.io/gpu-memory": memory_mib,
+        "elasticgpu.com/gpu-core": 200,
+        "elasticgpu.com/gpu-memory": memory_mib,
+    }
+
+
+def test_our_own_words_count_seats() -> None:
+    """A number of cards may go with a share of each, so cards are counted by who can sit there."""
+    assert offered("partage") == {
+        "partage.dev/cards": 2 * layout.SEATS,
+        "partage.dev/memory-mib": sum(card.memory_mib for card in NODE.cards),
+        "partage.dev/memory-percent": 200,
+        "partage.dev/compute-percent": 200,
+    }
+
+
+def test_hami_and_nvidia_share_a_word() -> None:
+    """Where both are spoken the larger amount counts, in whatever order they are named."""
+    assert offered("nvidia") == {GPU: 2}
+    assert offered("hami") == {GPU: 20}
+    assert offered("hami", hami_split=4) == {GPU: 8}
+    assert offered("hami", "nvidia") == offered("nvidia", "hami") == {GPU: 20}
+    assert offered("nvidia", "hami", labels={ALIYUN: "cgpu"}) == {GPU: 20}
+
+
+def test_only_what_is_spoken_is_offered() -> None:
+    """A cluster has one or two families, and the kubelet need not count by the others."""
+    alone = {name: offered(name) for name in NAMES}
+    assert all(alone.values())
+    merged: dict[str, int] = {}
+    for found in alone.values():
+        for word, amount in found.items():
+            merged[word] = max(amount, merged.get(word, 0))
+    assert offered(*NAMES) == merged
+    assert offered() == offered("unknown") == {}
+
+
+def test_every_word_that_kubelets_see_is_offered() -> None:
+    """A container that asks for what nobody offers would wait for ever."""
+    words = {word for dialect in registry.DIALECTS for word in dialect.resources}
+    unseen = {"nvidia.com/gpumem", "nvidia.com/gpumem-percentage", "nvidia.com/gpucores"}
+    unseen.add("nvidia.com/priority")  # of HAMi: only its scheduler counts by them
+    assert offered(*NAMES).keys() == words - unseen
+
+
+def test_gpushare_writes_the_number_of_cards_by_itself() -> None:
+    """Into the node's status, without a plugin; nobody else does."""
+    assert registry.reported(NODE, NAMES) == {"aliyun.com/gpu-count": 2}
+    assert registry.reported(NODE, [name for name in NAMES if name != "aliyun"]) == {}
+
+
+@hypothesis.given(
+    st.integers(1, 16), st.integers(2048, 80 * 1024), st.sampled_from(["aliyun", "elastic", "gaia"])
+)
+def test_what_is_offered_is_read_as_the_same_cards(count: int, memory_mib: int, name: str) -> None:
+    """Tools and schedulers that know only the node's capacity see the cards that there are."""
+    there = making.node(*[memory_mib] * count)
+    amounts = registry.offered(there, base.Settings(), [name]) | registry.reported(there, [name])
+    status = nodes.Status({word: str(amount) for word, amount in amounts.items()})
+    found = registry.found(nodes.Node(nodes.Metadata("n"), status)).node.cards
+
+    unit_mib = {"aliyun": 1024, "elastic": 1, "gaia": 256}[name]
+    assert [card.memory_mib for card in found] == [memory_mib // unit_mib * unit_mib] * count
+
+
+ASKING: dict[str, dict[str, pods.Amount]] = {
+    "partage": {"partage.dev/memory-mib": 100},
+    "aliyun": {"aliyun.com/gpu-mem": 1},
+    "qgpu": {"tke.cloud.tencent.com/qgpu-core": 5, "tke.cloud.tencent.com/qgpu-memory": 1},
+    "gaia": {"tencent.com/vcuda-core": 20, "tencent.com/vcuda-memory": 4},
+    "elastic": {"elasticgpu.io/gpu-memory": 100},
+    "t9k": {"tensorstack.dev/nvidia-gpu-percent": 30},
+    "hami": {GPU: 1, "nvidia.com/gpumem": 100},
+    "nvidia": {GPU: 1},
+}
+
+
+class TestFences:
+    """A pod of any dialect may say which fence is the weakest that will do."""
+
+    def test_the_words_are_the_levels(self) -> None:
+        """From the strongest to the weakest."""
+        by_strength = sorted(levels.Level, reverse=True)
+        assert list(native.FENCES) == [level.value for level in by_strength]
+
+    def test_no_dialect_is_missing_here(self) -> None:
+        """A new one has to be added."""
+        assert list(ASKING) == NAMES
+
+    @pytest.mark.parametrize("name", NAMES)
+    def test_a_pod_of_any_dialect_may_name_one(self, name: str) -> None:
+        """It changes nothing about what the pod asks for."""
+        plain = making.demand(making.single(ASKING[name]))
+        assert plain.dialect == name
+        for level in native.FENCES:
+            asked = making.single(ASKING[name], annotations={native.FENCE: level})
+            assert native.fence(asked) == level
+            assert making.demand(asked) == plain
+
+    @pytest.mark.parametrize("name", NAMES)
+    @pytest.mark.parametrize("wrong", ["", "none", "Hook", "hook "])
+    def test_a_slip_is_refused(self, name: str, wrong: str) -> None:
+        """Whoever wants a fence must not get none because of a letter."""
+        error = making.refusal(making.single(ASKING[name], annotations={native.FENCE: wrong}))
+        assert error.field == "metadata.annotations[partage.dev/fence]"
+        assert error.instead == "write driver or mps or hook or advisory"
+
+    def test_a_pod_that_does_not_say_takes_any(self) -> None:
+        """So do pods that want no card."""
+        assert native.fence(making.single({})) == ""
+        stray = making.single({}, annotations={native.FENCE: "wrong"})
+        assert registry.demand(stray, making.SETTINGS) is None
+
+    @pytest.mark.parametrize("name", NAMES)
+    @pytest.mark.parametrize("fence", ["hook", "none"])
+    def test_a_record_with_the_fence_in_force_is_what_the_pod_asked_for(
+        self, name: str, fence: str
+    ) -> None:
+        """The agent adds it when the container was started; nothing else may change by it."""
+        asked = making.single(ASKING[name])
+        given = making.grant(asked, NODE, 1)
+        held = msgspec.structs.replace(
+            given,
+            containers=tuple(msgspec.structs.replace(c, fence=fence) for c in given.containers),
+        )
+        annotations = making.marks(given, asked, NODE).annotations
+        for grant in (given, held):
+            written = {**annotations, native.GRANT: native.encode(grant)}
+            found = registry.granted(making.bound(asked, written), NODE, making.SETTINGS)
+            assert isinstance(found, grants.Grant), found
+            assert found == grant
+
+    def test_a_record_of_before_has_no_fence(self) -> None:
+        """Pods that were placed by an older Partage run on."""
+        asked = making.single(ASKING["aliyun"])
+        text = native.encode(making.grant(asked, NODE, 1)).replace(',"fence":""', "")
+        assert "fence" not in text
+        found = registry.granted(making.bound(asked, {native.GRANT: text}), NODE, making.SETTINGS)
+        assert found == making.grant(asked, NODE, 1)
