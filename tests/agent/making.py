@@ -78,15 +78,10 @@ def ended(pod: pods.Pod) -> pods.Pod:
 
 
 def node_object(
-    there: world.World | None = None,
-    *,
-    annotations: Mapping[str, str] | None = None,
-    labels: Mapping[str, str] | None = None,
-    capacity: Mapping[str, pods.Amount] | None = None,
+    *, annotations: Mapping[str, str] | None = None, labels: Mapping[str, str] | None = None
 ) -> nodes.Node:
     """The node as the API server has it."""
-    meta = nodes.Metadata(NODE, NODE, dict(annotations or {}), dict(labels or {}))
-    return nodes.Node(meta, nodes.Status(dict(capacity or {})))
+    return nodes.Node(nodes.Metadata(NODE, NODE, dict(annotations or {}), dict(labels or {})))
 
 
 class Pods(node_pods.NodePods):

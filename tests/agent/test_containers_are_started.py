@@ -20,7 +20,7 @@ from partage.fence import limits, roots, tenants
 from partage.kubelet import errors as kubelet_errors
 from partage.kubelet.wire import pod_resources_pb2
 from tests.agent import making
-from tests.agent.making import CORE, GIB, MEMORY, OWN_MEMORY
+from tests.agent.making import CORE, GIB, MEMORY, OWN_CARDS, OWN_MEMORY
 from tests.kubelet import fake_kubelet
 
 MIB = 1 << 20
@@ -34,7 +34,7 @@ class Bench:
         self.folder = folder
         self.fences = fences
         self.world = making.facts(*memory_mib)
-        self.world.served = frozenset({MEMORY, CORE, OWN_MEMORY, making.WHOLE})
+        self.world.served = frozenset({MEMORY, CORE, OWN_CARDS, making.WHOLE})
         self.pods = making.Pods()
         self.begun: list[tuple[grants.Grant, cdi.Started]] = []
         self.held: list[making.Held] = []
@@ -188,11 +188,12 @@ async def test_a_container_that_starts_again_is_no_conflict_with_itself(bench: B
     """Its pod has most of the card, once."""
     bench.add(making.pod("train", {MEMORY: 12}))
     first = await bench.start()
-    assert await bench.start() == first
+    await bench.starter.starting(MEMORY, P0)  # the kubelet allocates once for the life of a pod
+    assert bench.spec() == first
 
 
 async def test_a_container_of_the_plugin_before_us_starts_as_that_one_wanted(bench: Bench) -> None:
-    """Its IDs are not ours, and what the kubelet kept for it has nothing of ours: we say nothing."""
+    """Its IDs are not ours, and nothing of ours is in what the kubelet kept for it."""
     await bench.starter.starting(MEMORY, frozenset({"GPU-1-_-0", "GPU-1-_-1"}))
     assert not bench.begun
     assert not list((bench.folder / "cdi").glob("*"))
@@ -427,12 +428,16 @@ class TestConflicts:
 
     async def test_what_the_agent_itself_records_moves_nothing(self, bench: Bench) -> None:
         """The second container of a pod starts when the fence of the first was written down."""
-        pod = making.pod("job", {OWN_MEMORY: 100}, more=[making.container("b", {OWN_MEMORY: 100})])
-        bench.add(pod, P0, OWN_MEMORY)
-        bench.add(pod, frozenset({"p1"}), OWN_MEMORY, "b")
-        await bench.start(P0, OWN_MEMORY)
+        pod = making.pod(
+            "job",
+            {OWN_CARDS: 1, OWN_MEMORY: 100},
+            more=[making.container("b", {OWN_CARDS: 1, OWN_MEMORY: 100})],
+        )
+        bench.add(pod, P0, OWN_CARDS)
+        bench.add(pod, frozenset({"p1"}), OWN_CARDS, "b")
+        await bench.start(P0, OWN_CARDS)
         bench.pods.add(recorded(pod, '"fence":""', '"fence":"hook"'))
-        await bench.start(frozenset({"p1"}), OWN_MEMORY)
+        await bench.start(frozenset({"p1"}), OWN_CARDS)
 
     async def test_a_sick_card_concerns_nobody_on_another(self, bench: Bench) -> None:
         """They start as ever."""
@@ -506,15 +511,15 @@ class TestTwins:
         """A pod whose two containers were granted different amounts, and have the same set."""
         monkeypatch.setattr(starting, "_AGAIN_S", 0.001)
         monkeypatch.setattr(starting, "_TURN_S", 0.02)
-        prepare = making.container("prepare", {OWN_MEMORY: 1024})
-        pod = making.pod("job", {OWN_MEMORY: 2048}, init=[prepare])
-        bench.add(pod, P0, OWN_MEMORY, "prepare")
-        bench.add(pod, P0, OWN_MEMORY, "main")
+        prepare = making.container("prepare", {OWN_CARDS: 1, OWN_MEMORY: 1024})
+        pod = making.pod("job", {OWN_CARDS: 1, OWN_MEMORY: 2048}, init=[prepare])
+        bench.add(pod, P0, OWN_CARDS, "prepare")
+        bench.add(pod, P0, OWN_CARDS, "main")
         return bench
 
     async def container(self, bench: Bench) -> str:
         """The container that is started."""
-        await bench.starter.starting(OWN_MEMORY, P0)
+        await bench.starter.starting(OWN_CARDS, P0)
         return bench.begun[-1][1].container
 
     async def test_the_api_server_tells_whose_turn_it_is(
@@ -548,11 +553,11 @@ class TestTwins:
 
     async def test_twins_that_are_alike_need_no_news(self, bench: Bench) -> None:
         """Whatever starts gets the same."""
-        prepare = making.container("prepare", {OWN_MEMORY: 2048})
-        pod = making.pod("job", {OWN_MEMORY: 2048}, init=[prepare])
+        prepare = making.container("prepare", {OWN_CARDS: 1, OWN_MEMORY: 2048})
+        pod = making.pod("job", {OWN_CARDS: 1, OWN_MEMORY: 2048}, init=[prepare])
         for name in ("prepare", "main"):
-            bench.add(pod, P0, OWN_MEMORY, name)
-        device = await bench.start(P0, OWN_MEMORY)
+            bench.add(pod, P0, OWN_CARDS, name)
+        device = await bench.start(P0, OWN_CARDS)
         assert env(device)["NVIDIA_VISIBLE_DEVICES"] == making.uuid(0)
 
 

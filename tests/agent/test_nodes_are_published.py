@@ -163,7 +163,8 @@ async def test_a_new_node_is_told_everything(cluster: Cluster) -> None:
         PRODUCT: "Tesla-T4",
         "partage.dev/fence": "hook",
     }
-    amounts = {"aliyun.com/gpu-count": "2"}
+    memory_mib = sum(card.memory_mib for card in there.node.cards)
+    amounts = {"aliyun.com/gpu-count": "2", "partage.dev/memory-mib": str(memory_mib)}
     assert cluster.node["status"] == {"capacity": amounts, "allocatable": amounts}
 
 
@@ -286,6 +287,7 @@ async def test_what_failed_is_tried_again(
     async with kube.running(publisher.run()):
         await scripted.until(lambda: "capacity" in cluster.node["status"])
         assert cluster.requests() == [NODE, NODE, NODE, STATUS]
+        await scripted.until(lambda: not publisher._due.is_set())
         publisher.put(cluster.told)
         there.set_sick({making.uuid(0): "lost"})
         publisher.look()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import msgspec
 import pytest
 
@@ -10,7 +12,7 @@ from partage.core import grants
 from partage.dialects import hami_records, native, pods, registry
 from partage.kube import api
 from tests.agent import making
-from tests.agent.making import MEMORY, OWN_MEMORY
+from tests.agent.making import MEMORY, OWN_CARDS, OWN_MEMORY
 from tests.dialects import making as dialects
 from tests.kube import making as kube
 from tests.kube import scripted
@@ -72,7 +74,9 @@ class TestChanges:
     def test_each_container_has_its_own_fence(self) -> None:
         """One that was not started yet has none, and one of before keeps what it had."""
         pod = making.pod(
-            "train", {OWN_MEMORY: 100}, more=[making.container("second", {OWN_MEMORY: 100})]
+            "train",
+            {OWN_CARDS: 1, OWN_MEMORY: 100},
+            more=[making.container("second", {OWN_CARDS: 1, OWN_MEMORY: 100})],
         )
         pod = marked(pod, began())
         assert fences(pod) == {"main": "hook", "second": ""}
@@ -94,10 +98,10 @@ class TestChanges:
         words = {
             "tencent.com/vcuda-core": {"tencent.com/gpu-assigned": "true"},
             "nvidia.com/gpumem": {hami_records.BIND_PHASE: "success"},
-            OWN_MEMORY: {},
+            OWN_CARDS: {},
         }
         for resource, wanted in words.items():
-            limits: dict[str, pods.Amount] = {resource: 20}
+            limits: dict[str, pods.Amount] = {resource: 1 if resource == OWN_CARDS else 20}
             if resource.startswith("tencent"):
                 limits["tencent.com/vcuda-memory"] = 4
             if resource.startswith("nvidia"):
@@ -133,16 +137,20 @@ def node(client: api.Api, monkeypatch: pytest.MonkeyPatch) -> Node:
 
 async def test_a_started_pod_is_patched(node: Node, server: scripted.Server) -> None:
     """By its uid, so that another pod of that name is left alone."""
-    server.script(scripted.Answer())
+    server.script(scripted.Answer(), scripted.Answer())
     pod = making.pod("train", {MEMORY: 2})
     async with kube.running(node.marker.run()):
         node.start(pod)
         node.marker.look("uid-train")  # it waits already
-        await scripted.until(lambda: server.requests)
-    [asked] = server.requests
-    assert (asked.verb, asked.path) == ("PATCH", "/api/v1/namespaces/lab/pods/train")
+        node.start(making.pod("other", {MEMORY: 2}))
+        await scripted.until(lambda: len(server.requests) == 2)
+    asked = [(each.verb, each.path.rpartition("/v1")[2]) for each in server.requests]
+    assert asked == [
+        ("PATCH", "/namespaces/lab/pods/train"),
+        ("PATCH", "/namespaces/lab/pods/other"),
+    ]
     change = marking.changes(pod, granted(pod), [began()])
-    [body] = making.bodies(server, "PATCH")
+    [body] = making.bodies(server, "PATCH", "train")
     assert body == {"metadata": {"uid": "uid-train", "annotations": change}}
 
 
@@ -175,6 +183,7 @@ async def test_a_pod_that_is_gone_is_dropped(
         node.start(making.pod("last", {MEMORY: 2}))
         server.script(scripted.Answer())
         await scripted.until(lambda: len(server.requests) == 3)
+        await asyncio.sleep(5 * marking._AGAIN_S)
         assert not task.done()
     names = [asked.path.rpartition("/")[2] for asked in server.requests]
     assert names == ["gone", "next", "last"]

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import tempfile
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from partage.agent import serving, world
-from partage.dialects import base
-from partage.kubelet import folders
+from partage.dialects import base, native
+from partage.kubelet import checkpoint, folders
 from tests.agent import making
-from tests.agent.making import CORE, GIB, MEMORY, WHOLE
+from tests.agent.making import CORE, GIB, MEMORY, OWN_CARDS, OWN_MEMORY, WHOLE
+from tests.dialects import making as dialects
 from tests.kubelet import fake_kubelet
 
 MODE = "ack.node.gpu.schedule"
@@ -32,6 +34,19 @@ class Nothing:
     async def starting(self, resource: str, ids: frozenset[str]) -> None:
         """Not asked."""
         raise AssertionError
+
+
+class Counted:
+    """A function that counts its calls."""
+
+    def __init__(self, function: Callable[[Path], checkpoint.Checkpoint]) -> None:
+        self.function = function
+        self.calls = 0
+
+    def __call__(self, path: Path) -> checkpoint.Checkpoint:
+        """Count, and call."""
+        self.calls += 1
+        return self.function(path)
 
 
 class Group(asyncio.TaskGroup):
@@ -160,9 +175,11 @@ async def test_a_mode_that_changes_takes_units_away_and_brings_others(path: Path
         await node.amounts({MEMORY: 16, WHOLE: 0})
 
 
-async def test_nothing_is_told_twice(path: Path) -> None:
-    """Nodes change every few seconds, and lists can be long."""
+async def test_nothing_is_told_twice(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nodes change every few seconds, lists can be long, and so is the kubelet's record."""
     facts = making.facts(16 * GIB, spoken=["aliyun"])
+    reads = Counted(checkpoint.read)
+    monkeypatch.setattr(checkpoint, "read", reads)
     async with running(path, facts) as node:
         await node.amounts({MEMORY: 16, CORE: 100})
         for _ in range(3):
@@ -171,7 +188,7 @@ async def test_nothing_is_told_twice(path: Path) -> None:
         node.refresh()
         await node.sick(MEMORY, {f"p{number}" for number in range(16)})
         assert len(node.kubelet.endpoints[MEMORY].lists) == 2
-        assert len(node.kubelet.requests) == 2
+        assert len(node.kubelet.requests) == reads.calls == 2
 
 
 async def test_whole_cards_are_left_to_another_plugin(path: Path) -> None:
@@ -254,6 +271,24 @@ async def test_the_units_of_a_sick_card_are_sick(path: Path) -> None:
         facts.set_sick({})
         node.refresh()
         await node.amounts({MEMORY: 12, CORE: 200})
+
+
+async def test_only_the_container_on_the_sick_card_is_concerned(path: Path) -> None:
+    """Another of its pod may be on a card that is well, and then there are free units for it."""
+    facts = making.facts(4 * GIB, 8 * GIB, spoken=["partage"])
+    limits: dialects.Limits = {OWN_CARDS: 1, OWN_MEMORY: 3}
+    pod = making.pod("job", limits, where=facts.node, more=[making.container("b", limits)])
+    record = json.loads(pod.metadata.annotations[native.GRANT])
+    record["containers"][1]["shares"][0].update(uuid=making.uuid(1), index=1)
+    async with running(path, facts) as node:
+        await fake_kubelet.until(lambda: node.served.problems() == [])
+        node.pods.add(dialects.bound(pod, {native.GRANT: json.dumps(record)}, making.NODE))
+        making.checkpointed(
+            path, ("job", "main", OWN_CARDS, ["p500"]), ("job", "b", OWN_CARDS, ["p0"])
+        )
+        facts.set_sick({making.uuid(0): "lost"})
+        node.refresh()
+        await node.sick(OWN_CARDS, {"p500"} | {f"p{number}" for number in range(1, 256)})
 
 
 async def test_without_a_checkpoint_as_many_units_are_sick(path: Path) -> None:

@@ -156,7 +156,10 @@ STARTED = st.builds(
 )
 
 
-@hypothesis.settings(suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture])
+@hypothesis.settings(
+    deadline=None,  # disks take their time
+    suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture],
+)
 @hypothesis.given(
     st.lists(STARTED, max_size=4, unique_by=lambda each: each.device), st.lists(STARTED, max_size=2)
 )

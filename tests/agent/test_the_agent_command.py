@@ -38,11 +38,11 @@ class TestSettings:
     """Flags become settings."""
 
     def test_a_name_is_enough(self) -> None:
-        """All else is as a node has it; HAMi's ten of nvidia.com/gpu a card are not offered."""
+        """All else is as a node has it; what surprises or costs has to be asked for."""
         assert chosen("--node", "n") == settings.Settings(node="n")
         assert set(settings.Settings(node="n").dialects) == {
             dialect.name for dialect in registry.DIALECTS
-        } - {"hami"}
+        } - {"hami", "elastic"}
         assert str(chosen("--node", "n").device_plugins) == "/var/lib/kubelet/device-plugins"
 
     def test_every_flag_has_its_effect(self) -> None:

@@ -38,9 +38,11 @@ async def test_each_reason_to_wait_is_said_once(
 ) -> None:
     """Until there is a card that can be used."""
     monkeypatch.setattr(driver, "_AGAIN_S", 0.001)
-    answers: list[Answer] = [ABSENT] * 5 + [MISMATCH] * 3 + [(), (LOST,)]
-    monkeypatch.setattr(driver, "_asked", Driver(*answers, (LOST, making.device(1))))
+    answers: list[Answer] = [ABSENT] * 5 + [MISMATCH] * 3 + [(), (LOST,), (LOST,)]
+    asked = Driver(*answers, (LOST, making.device(1)))
+    monkeypatch.setattr(driver, "_asked", asked)
     assert await asyncio.wait_for(driver.present(), 30) == "615.71"
+    assert len(asked.answers) == 1  # the last
     assert [record.getMessage() for record in caplog.records] == [
         "NVML: not found; install it; waiting until there are cards",
         "NVML: other version; reboot; waiting until there are cards",

@@ -16,16 +16,16 @@ COMPUTE = "partage.dev/compute-percent"
 
 ROWS: dict[str, tuple[making.Limits, dict[str, str], Demand]] = {
     "whole cards": ({CARDS: 2}, {}, Demand(cards=2, exclusive=Exclusive.CARD)),
-    "memory on one card": ({MEMORY: 4096}, {}, Demand(memory_mib=4096)),
+    "memory on one card": ({CARDS: 1, MEMORY: 4096}, {}, Demand(memory_mib=4096)),
     "memory on two cards": ({CARDS: 2, MEMORY: 4096}, {}, Demand(cards=2, memory_mib=4096)),
-    "memory in percent": ({PERCENT: 25}, {}, Demand(memory_percent=25)),
+    "memory in percent": ({CARDS: 1, PERCENT: 25}, {}, Demand(memory_percent=25)),
     "compute holds exactly": (
-        {MEMORY: 4096, COMPUTE: 30},
+        {CARDS: 1, MEMORY: 4096, COMPUTE: 30},
         {},
         Demand(memory_mib=4096, compute_percent=30, compute_mode=ComputeMode.FIXED),
     ),
     "compute up to a ceiling": (
-        {MEMORY: 4096, COMPUTE: 30},
+        {CARDS: 1, MEMORY: 4096, COMPUTE: 30},
         {"partage.dev/compute-ceiling": "80"},
         Demand(
             memory_mib=4096,
@@ -40,12 +40,12 @@ ROWS: dict[str, tuple[making.Limits, dict[str, str], Demand]] = {
         Demand(cards=demands.ALL_CARDS, exclusive=Exclusive.CARD),
     ),
     "a share of all cards": (
-        {PERCENT: 10},
+        {CARDS: 1, PERCENT: 10},
         {CARDS: "all"},
         Demand(cards=demands.ALL_CARDS, memory_percent=10),
     ),
     "models and cards by name": (
-        {MEMORY: 4096},
+        {CARDS: 1, MEMORY: 4096},
         {"partage.dev/models": "*A100*, !*40GB*", "partage.dev/uuids": "GPU-1, !GPU-2"},
         Demand(
             memory_mib=4096,
@@ -71,8 +71,8 @@ def test_a_request_means_what_it_says(
 def test_a_ceiling_concerns_only_those_who_have_a_share() -> None:
     """A container without a share of compute beside one with it has no ceiling."""
     pod = making.pod(
-        making.container("a", {MEMORY: 100, COMPUTE: 30}),
-        making.container("b", {MEMORY: 100}),
+        making.container("a", {CARDS: 1, MEMORY: 100, COMPUTE: 30}),
+        making.container("b", {CARDS: 1, MEMORY: 100}),
         annotations={"partage.dev/compute-ceiling": "80"},
     )
     ceilings = [c.demand.compute_ceiling_percent for c in making.demand(pod).containers]
@@ -82,14 +82,14 @@ def test_a_ceiling_concerns_only_those_who_have_a_share() -> None:
 def test_a_ceiling_may_be_the_share_itself() -> None:
     """A ceiling as high as the share leaves no burst, and is no contradiction."""
     annotations = {"partage.dev/compute-ceiling": "30"}
-    asked = making.demand(making.single({COMPUTE: 30}, annotations=annotations))
+    asked = making.demand(making.single({CARDS: 1, COMPUTE: 30}, annotations=annotations))
     assert asked.containers[0].demand.compute_ceiling_percent == 30
 
 
 def test_annotations_set_quality_and_policy_of_the_pod() -> None:
     """Quality of service and policy are the pod's; the policy chooses nodes and cards."""
     annotations = {"partage.dev/qos": "offline", "partage.dev/policy": "spread"}
-    asked = making.demand(making.single({MEMORY: 4096}, annotations=annotations))
+    asked = making.demand(making.single({CARDS: 1, MEMORY: 4096}, annotations=annotations))
     assert asked.qos is Qos.OFFLINE
     assert (asked.nodes_by, asked.cards_by) == ("spread", "spread")
 
@@ -97,7 +97,7 @@ def test_annotations_set_quality_and_policy_of_the_pod() -> None:
 def test_a_cluster_may_offer_further_policies() -> None:
     """The policies a pod may name are those the cluster has."""
     settings = base.Settings(policies=("binpack", "priced"))
-    pod = making.single({MEMORY: 4096}, annotations={"partage.dev/policy": "priced"})
+    pod = making.single({CARDS: 1, MEMORY: 4096}, annotations={"partage.dev/policy": "priced"})
     assert making.demand(pod, settings).nodes_by == "priced"
 
 

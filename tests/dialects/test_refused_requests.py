@@ -174,9 +174,12 @@ HAMI_REFUSED = {
 }
 NATIVE = {
     "memory in MiB and percent": Refused(
-        {f"{OWN}/memory-mib": 100, f"{OWN}/memory-percent": 50},
+        {f"{OWN}/cards": 1, f"{OWN}/memory-mib": 100, f"{OWN}/memory-percent": 50},
         f"{OWN}/memory-percent",
         "also asked for in MiB",
+    ),
+    "a share of no number of cards": Refused(
+        {f"{OWN}/memory-mib": 100}, f"{OWN}/memory-mib", "cards is not named beside it"
     ),
     "memory above a card": Refused(
         {f"{OWN}/memory-percent": 101}, f"{OWN}/memory-percent", "not from 1 to 100"
@@ -194,19 +197,19 @@ NATIVE = {
         {"cpu": 1}, f"{OWN}/cards", "no container asks", {f"{OWN}/cards": "all"}
     ),
     "a ceiling below the share": Refused(
-        {f"{OWN}/compute-percent": 30},
+        {f"{OWN}/cards": 1, f"{OWN}/compute-percent": 30},
         f"{OWN}/compute-ceiling",
         "is below 30",
         {f"{OWN}/compute-ceiling": "20"},
     ),
     "a ceiling without a share": Refused(
-        {f"{OWN}/memory-mib": 30},
+        {f"{OWN}/cards": 1, f"{OWN}/memory-mib": 30},
         f"{OWN}/compute-ceiling",
         "no container asks for a share",
         {f"{OWN}/compute-ceiling": "20"},
     ),
     "online with a share of compute": Refused(
-        {f"{OWN}/compute-percent": 30},
+        {f"{OWN}/cards": 1, f"{OWN}/compute-percent": 30},
         f"{OWN}/compute-percent",
         "all the compute",
         {f"{OWN}/qos": "online"},

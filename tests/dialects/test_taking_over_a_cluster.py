@@ -152,7 +152,9 @@ def test_a_record_on_a_pod_that_asks_for_nothing_holds_nothing() -> None:
 def test_a_record_that_is_not_what_the_pod_asks_for_is_damage(change: dict[str, Any]) -> None:
     """A tenant may edit his pod; he can make his share neither smaller nor larger by it."""
     node = making.node(16384, 16384)
-    pod = making.single({"partage.dev/memory-mib": 4096, "partage.dev/compute-percent": 30})
+    pod = making.single(
+        {"partage.dev/cards": 1, "partage.dev/memory-mib": 4096, "partage.dev/compute-percent": 30}
+    )
     grant = making.grant(pod, node, 0)
     edited = _edited(grant, **change)
     bound = making.bound(pod, {native.GRANT: native.encode(edited)})
@@ -174,7 +176,7 @@ def _edited(grant: grants.Grant, *, twice: bool = False, **change: Any) -> grant
 
 def test_a_percentage_of_a_card_that_shrank_since_is_no_damage() -> None:
     """The grant was right when it was made; one that is too small for its card was not."""
-    pod = making.single({"partage.dev/memory-percent": 50})
+    pod = making.single({"partage.dev/cards": 1, "partage.dev/memory-percent": 50})
     grant = making.grant(pod, making.node(16384), 0)
     bound = making.bound(pod, {native.GRANT: native.encode(grant)})
     smaller = registry.granted(bound, making.node(8192), making.SETTINGS)

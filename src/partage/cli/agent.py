@@ -38,7 +38,9 @@ def _paths(_context: click.Context, _parameter: click.Parameter, value: Any) -> 
 @click.option("--node", envvar="NODE_NAME", default="", help="This node's name; or $NODE_NAME.")
 @click.option("--kubeconfig", metavar="FILE", help="How to reach the API server.")
 @click.option("--context", help="Context of the kubeconfig.")
-@click.option("--dialects", metavar="NAMES", help="Request languages to serve; all but hami.")
+@click.option(
+    "--dialects", metavar="NAMES", help="Request languages to serve; all but elastic, hami."
+)
 @click.option(
     "--memory-unit",
     type=click.Choice(["GiB", "MiB"]),

@@ -65,10 +65,13 @@ class Native(base.Dialect):
         return {
             # A container may ask for a share of so many cards, so this counts seats, not cards.
             CARDS: _TENANTS * len(node.cards),
-            MEMORY: base.units(node, 1),
             PERCENT: percents,
             COMPUTE: percents,
         }
+
+    def reported(self, node: cards.Node) -> dict[str, int]:
+        # A plugin needs an ID for every MiB, which makes a kubelet slow and its messages too long.
+        return {MEMORY: base.units(node, 1)}
 
     def demand(self, request: base.Request) -> demands.PodDemand:
         _check_names(request.pod)
@@ -276,7 +279,11 @@ def _demand(asking: reading.Asking, wishes: _Wishes) -> demands.Demand:
     if wishes.every_card and asking.get(CARDS) > 1:
         problem = f"the annotation {CARDS} asks for all cards"
         raise asking.refused(CARDS, problem, instead="write 1, or take the annotation away")
-    count = demands.ALL_CARDS if wishes.every_card else asking.get(CARDS) or 1
+    if not asking.get(CARDS):
+        # It is by this resource that the kubelet asks the node's agent about the container.
+        problem = f"{CARDS} is not named beside it"
+        raise asking.refused(next(iter(asking.amounts)), problem, instead=f"add {CARDS}: 1")
+    count = demands.ALL_CARDS if wishes.every_card else asking.get(CARDS)
     if asking.amounts.keys() == {CARDS}:
         demand = demands.Demand(cards=count, exclusive=demands.Exclusive.CARD)
     else:

@@ -11,6 +11,7 @@ from cluster import api, extending, scheduling
 from cluster.agenting import Agent
 from cluster.control_plane import ControlPlane
 from cluster.node import Node
+from partage.agent import settings
 from partage.fence import limits, roots, tenants
 from tests.cluster import making
 
@@ -21,6 +22,9 @@ UNSEEN = (
     "nvidia.com/gpucores",
     "nvidia.com/priority",
 )
+# Every dialect but HAMi's, for whose pods a card would be ten.
+SPOKEN = [name for name in settings.ALL if name != "hami"]
+OPTIONS = ("--quiet-after-xid", "2", "--dialects", ",".join(SPOKEN))
 
 
 class Site:
@@ -31,9 +35,7 @@ class Site:
         self.plane: ControlPlane = nodes[0].plane
         self.client = self.plane.client
         self.extender = extending.Extender(folder, self.plane.kubeconfig)
-        self.agents = tuple(
-            Agent(node, self.plane.kubeconfig, options=["--quiet-after-xid", "2"]) for node in nodes
-        )
+        self.agents = tuple(Agent(node, self.plane.kubeconfig, options=OPTIONS) for node in nodes)
 
     def start(self) -> None:
         """Start what does not run."""

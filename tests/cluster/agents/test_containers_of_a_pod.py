@@ -55,7 +55,7 @@ def test_an_app_with_the_very_devices_of_its_init_container(site: Site) -> None:
     """Their ID sets are the same and their grants are not: each gets its own all the same."""
     limits = {"partage.dev/cards": 1, "partage.dev/memory-mib": 512}
     init = objects.container("gpu", "info", name="init", limits=limits)
-    more = limits | {"partage.dev/compute-percent": 30}
+    more = limits | {"partage.dev/cards": 1, "partage.dev/compute-percent": 30}
     app = objects.container(limits=more)
     site.create(objects.running_pod("twins", app, initContainers=[init]))
     (pod,) = site.running("twins")

@@ -83,7 +83,7 @@ def test_a_whole_node(site: Site) -> None:
 @pytest.mark.parametrize("named", ["aliyun.com/gpu-mem", "partage.dev/memory-mib"])
 def test_what_nodes_offer_is_what_their_cards_have(site: Site, named: str) -> None:
     """By the kubelet's own account, in the unit of the resource."""
-    unit = {"aliyun.com/gpu-mem": 1024, "partage.dev/memory-mib": 1}[named]
+    unit = {"partage.dev/cards": 1, "aliyun.com/gpu-mem": 1024, "partage.dev/memory-mib": 1}[named]
     sizes = {site.nodes[0].name: (16, 16), site.nodes[1].name: (24, 12, 60, 8)}
     for node, gib in sizes.items():
         status = site.client.get("Node", node)["status"]
