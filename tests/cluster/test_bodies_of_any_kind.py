@@ -26,7 +26,7 @@ VERBS = (
 )
 
 _LIMITS = {
-    "partage.dev/cards": 1,
+    "partage.dev/cards": "1",
     "aliyun.com/gpu-mem": "3",
     "nvidia.com/gpu": "1",
     "nvidia.com/gpumem": "1000",

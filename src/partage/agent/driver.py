@@ -89,9 +89,11 @@ class Readings:
         return self._last if self._asking is None else {}
 
     async def _ask(self) -> None:
-        self._last = await _apart(_measured)
-        self._taken_at = time.monotonic()
-        self._asking = None
+        try:
+            self._last = await _apart(_measured)
+        finally:
+            self._taken_at = time.monotonic()
+            self._asking = None
 
 
 async def _patiently(call: Callable[[], T]) -> T:

@@ -198,8 +198,8 @@ class Starter:
             problem = admitting.sick(container, self._world.node)
             if problem:
                 raise _refused(grant, problem, "wait until it is well, or delete the pod")
-        before = next((each.grant for each in ours if each.grant), "")
-        problem = admitting.moved(_read(before), grant) if before else ""
+        before = next((read for each in ours if (read := _read(each.grant))), None)
+        problem = admitting.moved(before, grant) if before is not None else ""
         others = self._running(grant.pod.uid)
         problem = problem or admitting.conflict(grant, others, self._world.node)
         if problem:
@@ -213,8 +213,9 @@ class Starter:
         found: dict[str, grants.Grant] = {}
         for each in self.started.values():
             pod = self._pods.known.get(each.uid)
-            if each.uid != but and each.grant and pod is not None and not pods.ended(pod):
-                found[each.uid] = _read(each.grant)
+            if each.uid != but and pod is not None and not pods.ended(pod):
+                granted = _read(each.grant) or self._granted(pod)
+                found[each.uid] = granted
         return list(found.values())
 
     def _put(
@@ -262,8 +263,12 @@ def _started(
     )
 
 
-def _read(grant: str) -> grants.Grant:
-    return msgspec.json.decode(grant, type=grants.Grant)
+def _read(grant: str) -> grants.Grant | None:
+    """A grant as it was written down; None if another version of Partage wrote it."""
+    try:
+        return msgspec.json.decode(grant, type=grants.Grant)
+    except msgspec.MsgspecError:
+        return None
 
 
 def _refused(grant: grants.Grant, problem: str, instead: str) -> NotGranted:

@@ -44,7 +44,7 @@ class Events:
         self._told: dict[tuple[About, str, str], None] = {}
 
     async def tell(self, about: About, reason: str, message: str, *, kind: str = WARNING) -> None:
-        """Attach a text to an object, unless the last one of that reason was the same."""
+        """Attach a text to an object, unless it was told already."""
         key = (about, reason, message)
         if key in self._told:
             return
