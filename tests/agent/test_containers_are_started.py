@@ -586,3 +586,26 @@ class TestSweeping:
         bench.pods.known.clear()
         sweeping.Sweeper(bench.starter, bench.fences, bench.pods).sweep()
         assert bench.fences.names() == []
+
+
+class TestForcedDeletion:
+    """A pod that was deleted by force runs on, and nobody is told when it ends."""
+
+    async def test_what_it_uses_is_not_given_away(
+        self, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """As long as a process of it has a card; then it is swept away, and its room is free."""
+        big = making.pod("big", {MEMORY: 12})
+        bench.add(big, P0)
+        await bench.start(P0)
+        monkeypatch.setattr(bench.fences, "is_busy", lambda name: name.startswith("uid-big"))
+        bench.pods.known.clear()
+        sweeper = sweeping.Sweeper(bench.starter, bench.fences, bench.pods)
+        sweeper.release("uid-big")
+        other = frozenset({"p1"})
+        bench.add(making.pod("next", {MEMORY: 12}), other)
+        with pytest.raises(starting.NotGranted, match="beside 12288 MiB of running pods"):
+            await bench.start(other)
+        monkeypatch.undo()
+        sweeper.release("uid-big")
+        await bench.start(other)

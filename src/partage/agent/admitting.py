@@ -2,8 +2,9 @@
 
 The scheduler has decided, and decides exactly. But a record can be edited by whoever may edit the
 pod, a pod can be bound by somebody who asked nobody, and the kubelet's device IDs say nothing about
-cards. So the node looks once more before it starts a container, by the same sums: on no card is
-more granted than it has, and who has a card for himself is alone there.
+cards. So the node looks once more before it starts a container: on no card is more memory granted
+than it has, and who has a card for himself is alone there. Compute is not looked at; that nobody
+gets more of it than his share is up to the fence.
 """
 
 from __future__ import annotations

@@ -36,6 +36,7 @@ from partage.fence import (
     seats,
     tenants,
     trimming,
+    usage,
 )
 from partage.fence.levels import Level
 
@@ -118,6 +119,13 @@ class Fences:
         except errors.FenceError:
             return False
         return True
+
+    def is_busy(self, name: str) -> bool:
+        """Whether a process behind a fence uses a card."""
+        try:
+            return bool(name and usage.snapshot(self._root, name).processes)
+        except errors.PartageError:
+            return False  # it is not there, or cannot be read
 
     def trim(self) -> None:
         """Cut off what tenants wrote behind the files in which they keep account."""

@@ -51,6 +51,7 @@ from partage.kubelet import checkpoint, folders
 log = logging.getLogger(__name__)
 
 _SWEEP_S = 5.0
+_SILENT_S = 60.0  # of the driver, after which people should look
 
 
 async def run(chosen: settings.Settings, *, started: Callable[[str], None]) -> None:
@@ -105,6 +106,7 @@ class Agent:
         self._due = asyncio.Event()  # something about the node changed
         self._stale = asyncio.Event()  # what the driver told of the cards
         self._waits = "waiting for the NVIDIA driver"
+        self._watcher: health.Watcher | None = None
 
     def application(self) -> aiohttp_web.Application:
         """What is served over HTTP."""
@@ -114,7 +116,11 @@ class Agent:
     def ready(self) -> str:
         """Why containers cannot start; empty if they can."""
         problems = self._served.problems()
-        return self._waits or (problems[0] if problems else "")
+        return self._waits or self._silence() or (problems[0] if problems else "")
+
+    def _silence(self) -> str:
+        silent_s = 0.0 if self._watcher is None else self._watcher.silent_s()
+        return f"the driver has not answered for {silent_s:.0f} s" if silent_s > _SILENT_S else ""
 
     async def work(self) -> NoReturn:
         """All that goes on."""
@@ -202,7 +208,7 @@ class Agent:
 
         quiet_s = self._chosen.quiet_s
         patience = None if quiet_s is None else judging.Patience(quiet_s=quiet_s)
-        with health.Watcher(changed, patience=patience, before=before):
+        with health.Watcher(changed, patience=patience, before=before) as self._watcher:
             yield
 
     def _judged(self, sick: Mapping[str, str]) -> None:
@@ -226,6 +232,8 @@ class Agent:
     def _pod_changed(self, uid: str, pod: pods.Pod | None) -> None:
         if pod is not None:
             self._marker.look(uid)
+        else:
+            self._sweeper.release(uid)
 
     def _begun(self, grant: grants.Grant, began: cdi.Started) -> None:
         self._marker.look(grant.pod.uid)

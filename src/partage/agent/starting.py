@@ -209,12 +209,17 @@ class Starter:
         """The grants of other pods that have been started and have not ended.
 
         As they were then: who edits the record of his pod gets no room by it, and gives none away.
+        A pod that the API server does not know any more counts until it was swept away.
         """
         found: dict[str, grants.Grant] = {}
         for each in self.started.values():
             pod = self._pods.known.get(each.uid)
-            if each.uid != but and pod is not None and not pods.ended(pod):
-                granted = _read(each.grant) or self._granted(pod)
+            if each.uid == but or (pod is not None and pods.ended(pod)):
+                continue
+            granted = _read(each.grant)
+            if granted is None and pod is not None:
+                granted = self._granted(pod)
+            if granted is not None:
                 found[each.uid] = granted
         return list(found.values())
 

@@ -32,10 +32,23 @@ class Sweeper:
 
     def sweep(self) -> None:
         """Once; only to be called when all pods of the node have been read."""
-        for each in list(self._starter.started.values()):
-            if self._is_gone(each.uid):
-                self._try(self._starter.forget, each.device)
+        for uid in {each.uid for each in self._starter.started.values()}:
+            if self._is_gone(uid):
+                self.release(uid)
         self._try(self._sweep_fences, "fences")
+
+    def release(self, uid: str) -> None:
+        """Remove what is left of a pod that is gone, at once: its room may be somebody's by now.
+
+        A pod that was deleted by force can run on for a while, and has its memory as long as it
+        does. So what is behind a fence with living processes is kept, and counts.
+        """
+        for each in [each for each in self._starter.started.values() if each.uid == uid]:
+            self._try(self._release, each.device)
+
+    def _release(self, device: str) -> None:
+        if not self._fences.is_busy(self._starter.started[device].tenant):
+            self._starter.forget(device)
 
     def _sweep_fences(self, _what: str) -> None:
         for name in self._fences.names():

@@ -25,6 +25,7 @@ from partage.core import errors
 from partage.devices import judging, listening, measuring
 
 _NONE: Mapping[str, str] = {}
+_PATIENCE_S = 5.0
 _SLICE_S = 0.5  # of waiting, after which somebody may want us to stop
 
 
@@ -64,6 +65,7 @@ class Watcher:
             for uuid, reason in before.items()
         }
         self._told: dict[str, str] = {}
+        self._looked_s = time.monotonic()
         self._listener: listening.Listener | None = None
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="card-health", daemon=True)
@@ -75,7 +77,7 @@ class Watcher:
     def stop(self) -> None:
         """End the watch; afterwards ``changed`` is not called."""
         self._stopped.set()
-        self._thread.join()
+        self._thread.join(_PATIENCE_S)  # a driver that hangs must not keep us
 
     def __enter__(self) -> Watcher:
         self.start()
@@ -88,6 +90,10 @@ class Watcher:
         trace: TracebackType | None,
     ) -> None:
         self.stop()
+
+    def silent_s(self) -> float:
+        """For how long no look at the cards has ended; long means that the driver hangs."""
+        return time.monotonic() - self._looked_s
 
     @property
     def sick(self) -> tuple[Sick, ...]:
@@ -114,6 +120,7 @@ class Watcher:
             if judging.wants_context(verdict, seen, now_s, self._patience):
                 self._probes.begin(uuid)
             self._verdicts[uuid] = verdict
+        self._looked_s = time.monotonic()
 
     def _looks(self) -> dict[str, judging.Look]:
         """At all cards. NVML is opened anew if it failed, or if a card is gone: see listening."""

@@ -17,6 +17,8 @@ from partage.core import errors
 
 log = logging.getLogger(__name__)
 
+_REMEMBERED = 1000
+
 Ids = frozenset[str]
 
 
@@ -25,6 +27,7 @@ class Turns:
 
     def __init__(self) -> None:
         self._running: dict[Ids, asyncio.Task[None]] = {}
+        self._said: dict[Ids, str] = {}  # the kubelet tries again and again
 
     async def take(
         self, ids: Ids, call: Callable[[], Coroutine[Any, Any, None]]
@@ -44,8 +47,13 @@ class Turns:
         del self._running[ids]
         # Said here, since there may be nobody left to whom it can be answered.
         if task.cancelled() or (error := task.exception()) is None:
+            self._said.pop(ids, None)
             return
         if isinstance(error, errors.PartageError):
-            log.warning("a container must wait: %s", error)
+            if self._said.get(ids) != str(error):
+                log.warning("a container must wait: %s", error)
+            self._said[ids] = str(error)
+            if len(self._said) > _REMEMBERED:
+                del self._said[next(iter(self._said))]
         else:
             log.error("a container must wait", exc_info=error)
