@@ -39,8 +39,18 @@ _GROUPS = {
     "Role": "rbac.authorization.k8s.io/v1",
     "RoleBinding": "rbac.authorization.k8s.io/v1",
     "StatefulSet": "apps/v1",
+    "ValidatingAdmissionPolicy": "admissionregistration.k8s.io/v1",
+    "ValidatingAdmissionPolicyBinding": "admissionregistration.k8s.io/v1",
 }  # of kinds that are not in v1
-_WITHOUT_NAMESPACE = {"ClusterRole", "ClusterRoleBinding", "Namespace", "Node", "PriorityClass"}
+_WITHOUT_NAMESPACE = {
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "Namespace",
+    "Node",
+    "PriorityClass",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
+}
 
 
 class ApiError(Exception):
@@ -197,9 +207,15 @@ def path(
     """The path of an object, or of a list if there is no name; no namespace means all."""
     version = version or _GROUPS.get(kind, "v1")
     space = f"/namespaces/{namespace}" if namespace and kind not in _WITHOUT_NAMESPACE else ""
-    plural = kind.lower() + ("es" if kind.endswith("s") else "s")
+    plural = _plural(kind.lower())
     tail = "".join(f"/{part}" for part in (name, subresource) if part)
     return f"/{'apis' if '/' in version else 'api'}/{version}{space}/{plural}{tail}"
+
+
+def _plural(kind: str) -> str:
+    if kind.endswith("y"):
+        return f"{kind.removesuffix('y')}ies"
+    return kind + ("es" if kind.endswith("s") else "s")
 
 
 def _exchange(

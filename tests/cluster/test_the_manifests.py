@@ -22,13 +22,14 @@ from tests.cluster import installing, making
 from tests.cluster.making import MEMORY
 
 EXTENDER, AGENT = "extender.yaml", "agent.yaml"
+GUARD = "agent-guard.yaml"
 DROP_IN = "gpushare-drop-in.yaml"
 PLUGIN = "gpushare-device-plugin"
 SYSTEM = installing.SYSTEM
 SIMSMI = refreshing.LIB / "simulated" / "simsmi"
 
 
-@pytest.mark.parametrize("name", [EXTENDER, AGENT, DROP_IN])
+@pytest.mark.parametrize("name", [EXTENDER, AGENT, GUARD, DROP_IN])
 def test_manifests_are_accepted_without_a_word_that_nobody_knows(
     clean_cluster: ControlPlane, name: str
 ) -> None:
@@ -160,12 +161,47 @@ def test_the_schedulers_configuration_names_every_resource_and_is_accepted(
     (extender,) = yaml.safe_load(text)["extenders"]
     assert sorted(r["name"] for r in extender["managedResources"]) == list(scheduling.resources())
     ignored = {r["name"] for r in extender["managedResources"] if r["ignoredByScheduler"]}
-    assert ignored == set(scheduling.resources()) - _served_by_plugins()
+    assert ignored == set(scheduling.resources()) - _on_nodes()
     read = yaml.safe_load(text)
     read["clientConnection"]["kubeconfig"] = str(clean_cluster.kubeconfig)
     del read["extenders"][0]["tlsConfig"]  # names files of a control plane's machine
     clean_cluster.start_scheduler(yaml.safe_dump(read))
     clean_cluster.stop_scheduler()
+
+
+def test_an_agent_changes_its_own_node_and_nothing_that_pods_run(
+    clean_cluster: ControlPlane, tmp_path: Path
+) -> None:
+    """With the guard: by the node that its token names, and annotations only."""
+    plane = clean_cluster
+    installing.apply(plane, (*installing.manifests(AGENT), *installing.manifests(GUARD)))
+    plane.client.create_all(objects.nodes(2))
+    agent = objects.pod("agent-1", namespace=SYSTEM, node_name="node-1")
+    agent["spec"]["serviceAccountName"] = "partage-agent"
+    made = plane.client.create(agent)
+    plane.client.create_all(objects.pod(f"p{i}", node_name=f"node-{i}") for i in (1, 2))
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(_as_service_account(plane, "partage-agent", made))
+    client = api.Api.of(kubeconfig)
+    note: api.Object = {"metadata": {"annotations": {"partage.dev/tried": "yes"}}}
+    making.eventually(lambda: _refused(client, "Pod", "p2", note))  # when the policy is in force
+    assert _refused(client, "Node", "node-2", note)
+    other = {"spec": {"containers": [{"name": "main", "image": "other"}]}}
+    assert _refused(client, "Pod", "p1", other)
+    assert not _refused(client, "Pod", "p1", note)
+    assert not _refused(client, "Node", "node-1", note)
+    client.close()
+
+
+def _refused(client: api.Api, kind: str, name: str, change: api.Object) -> bool:
+    """Whether the guard does not let a change pass."""
+    try:
+        client.patch(kind, name, change, how=api.STRATEGIC)
+    except api.ApiError as error:
+        if "ValidatingAdmissionPolicy 'partage-agent'" not in str(error):
+            raise
+        return True
+    return False
 
 
 def _may(
@@ -184,11 +220,11 @@ def _may(
     return bool(plane.client.call("POST", path, review)["status"]["allowed"])
 
 
-def _served_by_plugins() -> set[str]:
-    """All resources that agents offer in some dialect."""
+def _on_nodes() -> set[str]:
+    """All resources that nodes have by their agents in some dialect, by plugins or without."""
     node = cards.Node(name="n", cards=(cards.Card(uuid="GPU-0", index=0, memory_mib=16384),))
     names = [dialect.name for dialect in registry.DIALECTS]
-    return set(registry.offered(node, base.Settings(), names))
+    return {*registry.offered(node, base.Settings(), names), *registry.reported(node, names)}
 
 
 @contextlib.contextmanager
@@ -202,7 +238,7 @@ def _agent_in_a_pod(node: Node, name: str, folder: Path) -> Iterator[api.Object]
     try:
         extender.start()
         _schedule(plane, name, extender.port)
-        installing.apply(plane, made.values())
+        installing.apply(plane, (*made.values(), *installing.manifests(GUARD)))
         plane.client.patch("Node", node.name, {"metadata": {"labels": selector}})
         plane.client.create(daemon_set)
         yield making.eventually(lambda: _ready(plane, daemon_set), patience_s=90)
@@ -223,7 +259,7 @@ def _schedule(plane: ControlPlane, name: str, port: int) -> None:
     if name == DROP_IN:
         plane.start_scheduler(scheduling.gpushare(plane.kubeconfig, port=port))
     else:
-        making.schedule(plane, port, advertised=_served_by_plugins())
+        making.schedule(plane, port, advertised=_on_nodes())
 
 
 def _ready(plane: ControlPlane, daemon_set: api.Object) -> api.Object | None:
@@ -273,9 +309,13 @@ def _uninstall(plane: ControlPlane, daemon_set: api.Object, node: Node) -> None:
     making.eventually(lambda: _ready(plane, daemon_set) is None)
 
 
-def _as_service_account(plane: ControlPlane, name: str) -> str:
+def _as_service_account(plane: ControlPlane, name: str, pod: api.Object | None = None) -> str:
+    """A kubeconfig with a token of the account, as a pod has it or as nobody in particular."""
     path = f"/api/v1/namespaces/kube-system/serviceaccounts/{name}/token"
     request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+    if pod is not None:
+        of = {key: pod["metadata"][key] for key in ("name", "uid")}
+        request["spec"] = {"boundObjectRef": {"apiVersion": "v1", "kind": "Pod", **of}}
     token = plane.client.call("POST", path, request)["status"]["token"]
     read = yaml.safe_load(plane.kubeconfig.read_text())
     read["users"][0]["user"] = {"token": token}
