@@ -78,7 +78,7 @@ class Started(msgspec.Struct, frozen=True, kw_only=True):
     uid: str
     container: str
     resource: str
-    fence: str  # the level in force; "none": a card of its own needs none
+    fence: str  # the level in force; "none": a card of its own needs none; "": it is being put up
     tenant: str = ""  # of the fence "hook"
     device: str = ""  # the specification's device; filled in when it is read
     grant: str = ""  # the pod's, as it was enforced then, in JSON; its record may be edited later
@@ -122,7 +122,8 @@ def write(folder: Path, started: Started, edits: Edits) -> None:
     scratch = folder / f".{_PREFIX}{started.device}.{os.getpid()}"  # no name that a runtime reads
     try:
         folder.mkdir(mode=0o755, parents=True, exist_ok=True)
-        _write(scratch, msgspec.json.encode(spec))
+        # Not synced to disk: when a machine has failed there is nothing that this belongs to.
+        scratch.write_bytes(msgspec.json.encode(spec))
         scratch.rename(_path(folder, started.device))
     except OSError as error:
         raise errors.FenceError(
@@ -143,13 +144,6 @@ def everything(folder: Path) -> Iterator[Started]:
         name = path.name.removeprefix(_PREFIX).removesuffix(_SUFFIX)
         with contextlib.suppress(OSError, msgspec.MsgspecError, ValueError, RecursionError):
             yield _read(path, name)
-
-
-def _write(path: Path, content: bytes) -> None:
-    with path.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def _read(path: Path, name: str) -> Started:

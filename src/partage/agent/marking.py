@@ -68,7 +68,7 @@ class Marker:
         if pod is None:
             return
         recorded = registry.granted(pod, self._world.node, self._world.settings)
-        began = [each for each in self._started.values() if each.uid == uid]
+        began = [each for each in self._started.values() if each.uid == uid and each.fence]
         if not began or not isinstance(recorded, grants.Grant):
             return
         change = changes(pod, recorded, began)

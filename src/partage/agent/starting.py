@@ -14,8 +14,9 @@ Only hooks would run twice, so they come with the first of the names in alphabet
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Protocol
 
@@ -85,7 +86,6 @@ class Starter:
         self._files = files  # None: NVIDIA's runtime brings them
         self._places = places
         self._begun = begun
-        self._lock = asyncio.Lock()  # what is compared with others must not change meanwhile
         self.started: dict[str, cdi.Started] = {
             each.device: each for each in cdi.everything(places.cdi)
         }
@@ -116,15 +116,16 @@ class Starter:
         pod = self._pods.known[claim.uid]
         grant = self._granted(pod)
         container = await self._container(claim, grant, pod, name)
-        async with self._lock:
-            self._admit(grant, container)
+        self._admit(grant, container)
+        leading = any(self._leading(pod, each, resource) for each in claim.containers)
+        with self._counted(name, _started(grant, container, fencing.Put(""), resource, name)):
             put = await asyncio.to_thread(self._put, pod, container, claim.containers)
             edits = await asyncio.to_thread(self._edits, grant, container) + put.edits
-            if not any(self._leading(pod, each, resource) for each in claim.containers):
+            if not leading:
                 edits = msgspec.structs.replace(edits, hooks=())
             started = _started(grant, container, put, resource, name)
             await asyncio.to_thread(cdi.write, self._places.cdi, started, edits)
-            self.started[name] = started
+        self.started[name] = started
         self._begun(grant, started)
         log.info(
             "container %s of pod %s/%s starts: cards %s, fence %s",
@@ -134,6 +135,23 @@ class Starter:
             [share.index for share in container.shares],
             started.fence,
         )
+
+    @contextlib.contextmanager
+    def _counted(self, name: str, started: cdi.Started) -> Iterator[None]:
+        """Whoever is admitted meanwhile must go together with this one, though it has no fence yet.
+
+        Between admitting and this nothing waits, so that nobody can come in between.
+        """
+        before = self.started.get(name)
+        self.started[name] = started
+        try:
+            yield
+        except BaseException:
+            if before is None:
+                self.started.pop(name, None)
+            else:
+                self.started[name] = before
+            raise
 
     def forget(self, name: str) -> None:
         """A container is gone for good: so is its specification."""
