@@ -47,8 +47,10 @@ class Sweeper:
             self._try(self._release, each.device)
 
     def _release(self, device: str) -> None:
-        if not self._fences.is_busy(self._starter.started[device].tenant):
+        tenant = self._starter.started[device].tenant
+        if not self._fences.is_busy(tenant):
             self._starter.forget(device)
+            self._fences.take_down(tenant)
 
     def _sweep_fences(self, _what: str) -> None:
         for name in self._fences.names():

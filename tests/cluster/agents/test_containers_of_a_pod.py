@@ -103,7 +103,11 @@ def test_a_pod_that_wants_a_stronger_fence_than_there_is_does_not_start(site: Si
     asking = objects.container(limits={MEMORY: 2})
     wants = {"partage.dev/fence": "driver"}
     site.create(objects.running_pod("strict", asking, annotations=wants))
-    making.eventually(lambda: any("fence driver" in text for text in site.events("strict")))
+    making.eventually(
+        lambda: any("fence driver" in text for text in site.events("strict")),
+        patience_s=60,
+        why=lambda: site.describe(["strict"]),
+    )
     assert site.pod("strict")["status"]["phase"] == "Pending"
     site.create(objects.running_pod("content", asking, annotations={"partage.dev/fence": "hook"}))
     site.running("content")

@@ -135,9 +135,9 @@ def test_a_neighbours_files_are_out_of_reach(site: Site) -> None:
     _run(site, "one", objects.container(limits=SHARE))
     _run(site, "two", objects.container(limits=SHARE))
     seats = site.said("one", "ls", "/etc/partage/fence/seats-0").split()
-    assert len(seats) == 2
+    assert len(seats) >= 2
     written = [
         site.exec("one", "sh", "-c", f"echo > /etc/partage/fence/seats-0/{seat}").returncode
         for seat in seats
     ]
-    assert sorted(code != 0 for code in written) == [False, True]
+    assert written.count(0) == 1
