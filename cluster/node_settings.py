@@ -126,7 +126,8 @@ def kubelet(folder: Path, *, address: str, port: int, group: str) -> str:
             "imageGCHighThresholdPercent": 100,  # images cannot be pulled again
             "nodeStatusUpdateFrequency": "2s",
             "maxPods": 250,
-            "eventRecordQPS": 0,  # no limit
+            "eventRecordQPS": 1000,  # 0 would be the client's default, five a second
+            "eventBurst": 5000,
             "kubeAPIQPS": 200,
             "kubeAPIBurst": 400,
         },
