@@ -24,7 +24,7 @@ LIBRARY = Path("/var/lib/partage/lib")
 
 ALL = tuple(dialect.name for dialect in registry.DIALECTS)
 # HAMi counts ten of nvidia.com/gpu for each card, which surprises whoever does not use HAMi; and
-# Elastic GPU counts every MiB, which makes a kubelet slower: with 200,000 IDs, 0.2 s for each pod.
+# Elastic GPU counts every MiB, which makes a kubelet slower (docs/performance.md, "The agent").
 USUAL = tuple(name for name in ALL if name not in ("hami", "elastic"))
 UNITS_MIB = {"GiB": 1024, "MiB": 1}
 
