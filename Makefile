@@ -29,7 +29,7 @@ $(READY_FOR_RELEASE): requirements/release.txt scripts/setup
 native: setup ## Build the parts in C, those that changed
 	@$(BIN)/python -m native
 
-demo: setup ## Show Partage at work on this machine
+demo: native ## Show Partage at work on this machine, or on simulated cards
 	@$(BIN)/partage demo
 
 # Where nothing may be left out, the release compiler has to be there: some tests are about it.

@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable
 
-from bench import asking, deciding, measuring, pricing, scale, starts, throughput
+from bench import asking, deciding, measuring, pricing, runs, scale, starts, throughput
 
 BENCHMARKS: dict[str, Callable[[], Iterable[measuring.Result]]] = {
     "deciding": deciding.run,
     "pricing": pricing.run,
+    "runs": runs.run,
     "filter": asking.run,
     "throughput": throughput.run,
     "scale": scale.run,

@@ -11,7 +11,7 @@ import pytest
 
 from tests.sim.making import NODE_HEADER, POD_HEADER, cluster, workload, write
 
-DEMO = pathlib.Path(__file__).with_name("demo.txt")
+EXAMPLES = pathlib.Path(__file__).parents[2] / "examples"
 
 
 def partage(
@@ -36,11 +36,6 @@ def _refused(result: subprocess.CompletedProcess[str]) -> str:
     assert result.stderr.startswith("partage: ")
     assert result.stderr.count("\n") == 1
     return result.stderr
-
-
-def test_the_demo_prints_its_decisions_and_the_gpushare_table() -> None:
-    """Byte for byte; the table is the one kubectl-inspect-gpushare prints."""
-    assert partage("demo").stdout == DEMO.read_text(encoding="utf-8")
 
 
 def test_simulate_prints_a_table(tmp_path: pathlib.Path) -> None:
@@ -317,7 +312,8 @@ def test_two_nodes_of_one_name_are_refused(tmp_path: pathlib.Path) -> None:
 
 def test_a_full_disk_and_a_reader_that_left_are_no_tracebacks() -> None:
     """The first is an error, the second is what head does."""
-    command = f"{sys.executable} -c 'from partage.cli.main import main; main()' demo"
+    fit = f"fit -f {EXAMPLES / 'mixed.yaml'} --node n=8x23Gi"
+    command = f"{sys.executable} -c 'from partage.cli.main import main; main()' {fit}"
     full = subprocess.run(
         ["bash", "-c", f"{command} > /dev/full"], capture_output=True, text=True, check=False
     )

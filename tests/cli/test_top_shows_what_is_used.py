@@ -7,12 +7,8 @@ import contextlib
 import json
 import os
 import pathlib
-import pty
 import re
-import select
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 
@@ -26,11 +22,8 @@ from partage.agent import metrics, reporting, web
 from partage.fence import limits
 from tests.agent import reported
 from tests.agent.reported import FIRST, MIB, SECOND
-from tests.cli import fake_cluster
+from tests.cli import fake_cluster, top_terminals
 from tests.native import fenced
-
-PROGRAM = pathlib.Path(sys.executable).with_name("partage")
-TIMEOUT_S = 60
 
 
 class Agent:
@@ -219,47 +212,18 @@ async def test_a_proxy_is_not_asked(agent: str) -> None:
     assert (result.code, result.err) == (0, "")
 
 
-class Terminal:
-    """The command on a terminal of its own."""
-
-    def __init__(self, *arguments: object, **environment: str) -> None:
-        self._ours, theirs = pty.openpty()
-        self.running = subprocess.Popen(
-            [PROGRAM, "top", *map(str, arguments)],
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
-            env={"PATH": os.environ["PATH"], "TERM": "xterm", "COLUMNS": "160", **environment},
-        )
-        os.close(theirs)
-        self.said = ""
-
-    def until(self, text: str) -> None:
-        """Read until it has said this once more."""
-        seen = len(self.said)
-        while text not in self.said[seen:]:
-            assert select.select([self._ours], [], [], TIMEOUT_S)[0], self.said
-            self.said += os.read(self._ours, 65536).decode(errors="replace")
-
-    def press(self, keys: bytes) -> None:
-        """Type."""
-        os.write(self._ours, keys)
-
-    def end(self) -> int:
-        """All that it still says, and its exit code."""
-        with contextlib.suppress(OSError):  # the other end is closed
-            while select.select([self._ours], [], [], TIMEOUT_S)[0]:
-                self.said += os.read(self._ours, 65536).decode(errors="replace")
-        os.close(self._ours)
-        return self.running.wait(TIMEOUT_S)
+def _terminal(*arguments: object, **environment: str) -> top_terminals.Terminal:
+    words = (top_terminals.PROGRAM, "top", *arguments)
+    return top_terminals.Terminal(*words, environment=environment)
 
 
-def _live(agent: str, stop: Callable[[Terminal], None]) -> tuple[int, str]:
-    terminal = Terminal("--agent", agent)
+def _live(agent: str, stop: Callable[[top_terminals.Terminal], None]) -> tuple[int, str]:
+    terminal = _terminal("--agent", agent)
     terminal.until("train")
     terminal.until("train")  # a second later
     stop(terminal)
-    return terminal.end(), terminal.said
+    with contextlib.closing(terminal):
+        return terminal.end(), terminal.said
 
 
 @pytest.mark.parametrize(
@@ -269,7 +233,9 @@ def _live(agent: str, stop: Callable[[Terminal], None]) -> tuple[int, str]:
         pytest.param(lambda terminal: terminal.running.send_signal(signal.SIGINT), id="interrupt"),
     ],
 )
-async def test_it_lives_on_a_terminal_until_q(agent: str, stop: Callable[[Terminal], None]) -> None:
+async def test_it_lives_on_a_terminal_until_q(
+    agent: str, stop: Callable[[top_terminals.Terminal], None]
+) -> None:
     """Drawn anew each second, in colours, with bars, on a screen that is given back."""
     code, said = await asyncio.to_thread(_live, agent, stop)
 
@@ -279,6 +245,27 @@ async def test_it_lives_on_a_terminal_until_q(agent: str, stop: Callable[[Termin
     assert "\x1b[31m" in said  # two refused allocations are red
     assert said.index("\x1b[?1049h") < said.index("\x1b[?1049l")  # the other screen, and back
     assert "30%" in said
+
+
+def _keyed(agent: str) -> list[str]:
+    with contextlib.closing(_terminal("--agent", agent)) as terminal:
+        terminal.frame_with("train", "whole")
+        terminal.press(b"K")
+        terminal.frame_with("nothing is selected")
+        terminal.press(b"\x1b[B")
+        terminal.selected_until("train")
+        terminal.press(b"K")
+        told = terminal.frame_with("`kubectl delete pod` ends it")
+        terminal.press(b"q")
+        assert terminal.end() == 0, terminal.said
+        return told
+
+
+async def test_a_pod_is_not_signalled_from_here(agent: str) -> None:
+    """Its containers may be on another node; who asks for it is told what to do."""
+    told = await asyncio.to_thread(_keyed, agent)
+
+    assert top_terminals.bare(told[-1]).startswith("train is a pod, and is not signalled from here")
 
 
 async def test_an_agent_that_goes_away_is_waited_for() -> None:
@@ -293,20 +280,21 @@ async def test_an_agent_that_goes_away_is_waited_for() -> None:
     app = aiohttp_web.Application()
     app.router.add_get(reporting.PATH, answer)
     async with test_utils.TestServer(app) as server:
-        terminal = await asyncio.to_thread(Terminal, "--agent", server.make_url("/"))
+        terminal = await asyncio.to_thread(_terminal, "--agent", server.make_url("/"))
         await asyncio.to_thread(terminal.until, "train")
         gone = True
         await asyncio.to_thread(terminal.until, "starting anew")
         terminal.press(b"q")
         code = await asyncio.to_thread(terminal.end)
+        terminal.close()
 
     assert code == 0, terminal.said
 
 
 def _once(agent: str, **environment: str) -> str:
-    terminal = Terminal("--once", "--agent", agent, **environment)
-    assert terminal.end() == 0, terminal.said
-    return terminal.said
+    with contextlib.closing(_terminal("--once", "--agent", agent, **environment)) as terminal:
+        assert terminal.end() == 0, terminal.said
+        return terminal.said
 
 
 async def test_colours_are_for_terminals_that_want_them(agent: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -261,6 +262,18 @@ def test_a_place_where_no_machine_can_be_is_told(fresh: Fresh, tmp_path: Path, k
     assert process.code("call('nvmlInit_v2')") == 17
     assert str(place) in process.end()
     assert identity(place) == before
+
+
+@pytest.mark.parametrize(("folder_mode", "mode"), [(0o2770, 0o660), (0o770, 0o600)])
+def test_a_machine_is_shared_where_its_folder_is(
+    fresh: Fresh, tmp_path: Path, folder_mode: int, mode: int
+) -> None:
+    """By a group whose folder it is, whatever the umask says; else it is one user's."""
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder").chmod(folder_mode)
+    state = tmp_path / "folder" / "machine"
+    fresh(state=str(state))("call('cuInit', 0)")
+    assert stat.S_IMODE(state.stat().st_mode) == mode
 
 
 def test_a_machine_of_another_version_is_made_anew(fresh: Fresh, state: Path) -> None:

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <libgen.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -62,6 +63,15 @@ static bool fill(int fd, const struct facts *facts)
     return true;
 }
 
+/* In a folder that a group shares, which its set-group-ID bit tells, the machine is the group's. */
+static mode_t mode_in_its_folder(const char *path)
+{
+    char copy[4096];
+    struct stat folder;
+    snprintf(copy, sizeof copy, "%s", path);
+    return !stat(dirname(copy), &folder) && folder.st_mode & S_ISGID ? 0660 : 0600;
+}
+
 int state_make(const struct settings *settings, bool replace)
 {
     char fresh[4096];
@@ -69,7 +79,7 @@ int state_make(const struct settings *settings, bool replace)
     int fd = open(fresh, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0)
         return -1;
-    int failed = !fill(fd, &settings->facts);
+    int failed = !fill(fd, &settings->facts) || fchmod(fd, mode_in_its_folder(settings->path));
     if (!failed)
         failed = replace ? rename(fresh, settings->path) : link(fresh, settings->path);
     int error = errno;

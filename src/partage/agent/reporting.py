@@ -17,11 +17,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from partage.agent import tallies
 from partage.core import cards as card_facts
 from partage.core import grants
 from partage.core.quantities import MIB
-from partage.fence import usage
+from partage.fence import tallies, usage
 
 if TYPE_CHECKING:
     from partage.devices import nvml

@@ -56,28 +56,12 @@ def _decision(
     return Decision(
         pod=pod.metadata.name,
         dialect=demand.dialect,
-        asks="; ".join(_asks(container) for container in demand.containers),
+        asks="; ".join(demands.described(each.demand) for each in demand.containers),
         grant=grant,
         refusal=refusal,
         reason=reason,
         warnings=registry.warnings(pod, SETTINGS),
     )
-
-
-def _asks(container: demands.ContainerDemand) -> str:
-    demand = container.demand
-    if demand.exclusive is demands.Exclusive.NODE:
-        return "a whole node"
-    count = {demands.ALL_CARDS: "all cards", 1: "1 card"}.get(demand.cards, f"{demand.cards} cards")
-    if demand.whole:
-        return f"{count}, whole"
-    each = "" if demand.cards == 1 else " each"
-    memory = (
-        f"{demand.memory_mib} MiB" if demand.memory_mib else f"{demand.memory_percent} % memory"
-    )
-    parts = [memory] if demand.memory_mib or demand.memory_percent else []
-    parts += [f"{demand.compute_percent} % compute"] if demand.compute_percent else []
-    return f"{count}, {' and '.join(parts)}{each}"
 
 
 def _cards_with_room(world: fleet.Fleet, demand: demands.PodDemand, node: str) -> str:

@@ -1,89 +1,185 @@
-"""``partage demo``: the textbook cluster of this field, in memory."""
+"""``partage demo``: programs that share cards, for real, in half a minute.
+
+On the cards of this machine, or on simulated ones where it has none. Everything happens in a ledger
+of its own, in a folder that is gone at the end; the user's is not touched. What is done is told in
+:mod:`partage.cli.demo_steps`, who takes part in :mod:`partage.cli.demo_roles`.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import importlib.util
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
 import click
-import yaml
+import msgspec
 
-from partage.cli import decisions, gpushare_table, manifests
-from partage.core import cards, fleet
+from partage.cli import demo_judging, demo_steps, tables
+from partage.core import errors
+from partage.fence import levels
+from partage.local import fencing, places, sessions, simulating
 
-_GIB = 1024
-_NODE = cards.Node(
-    name="dev-server-153",
-    address="192.168.0.153",
-    cards=tuple(
-        cards.Card(uuid=f"GPU-{i}", index=i, memory_mib=23 * _GIB, model="NVIDIA A30")
-        for i in range(8)
-    ),
-)
-_PODS = """
-kind: StatefulSet
-metadata: {name: binpack-1}
-spec:
-  replicas: 3
-  template:
-    spec:
-      containers: [{name: binpack-1, resources: {limits: {aliyun.com/gpu-mem: 3}}}]
----
-kind: Pod
-metadata: {name: four-cards, labels: {aliyun.com/gpu-count: "4"}}
-spec:
-  containers: [{name: train, resources: {limits: {aliyun.com/gpu-mem: 12}}}]
----
-kind: Pod
-metadata: {name: shared-gpu}
-spec:
-  schedulerName: t9k-scheduler
-  containers: [{name: shared, resources: {limits: {tensorstack.dev/nvidia-gpu-percent: 30}}}]
----
-kind: Pod
-metadata: {name: whole-card}
-spec:
-  containers: [{name: main, resources: {limits: {nvidia.com/gpu: 1}}}]
----
-kind: Pod
-metadata: {name: too-large}
-spec:
-  containers: [{name: main, resources: {limits: {aliyun.com/gpu-mem: 24}}}]
+_CARDS = "2x16GiB"
+_HAS_CARDS = """
+from partage.devices import nvml
+with nvml.Nvml() as driver:
+    raise SystemExit(not any(device.card for device in driver.devices()))
+"""
+_EXAMPLES = """\b
+Examples:
+  partage demo
+  partage --simulate 1x24GiB demo
+  partage demo -o json | jq '.promises[] | select(.kept | not)'
 """
 
 
-@click.command()
-def demo() -> None:
-    """Share eight cards among five kinds of request, in memory.
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """What ``-o json`` prints."""
 
-    Cards and pods exist in this process only; no GPU and no cluster is touched.
+    api_version: str = msgspec.field(default="output.partage.dev/v1", name="apiVersion")
+    kind: str = "Demo"
+    simulated: bool
+    seconds: float
+    problem: str  # why the story could not be told to its end; empty if it was
+    promises: tuple[demo_judging.Promise, ...]
+
+
+@click.command(epilog=_EXAMPLES)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="json prints what was promised, and whether it was kept.",
+)
+@click.pass_context
+def demo(context: click.Context, *, output: str) -> None:
+    """Let programs share cards, take too much, wait, and be killed; then say which promises held.
+
+    Uses the GPUs of this machine, or simulated ones if it has none. Takes some ten seconds, and
+    leaves nothing behind.
+
+    Exit code 0: every promise was kept; 1: one was not.
     """
-    world = fleet.standard()
-    world.set_node(_NODE)
-    click.echo(f"{_NODE.name}: {len(_NODE.cards)} cards of 23 GiB, in memory only\n")
-    for pod in manifests.pods_of(yaml.safe_load_all(_PODS), "demo"):
-        demand = decisions.asked(pod)
-        if demand is not None:
-            _tell(decisions.decide(world, pod, demand))
-    click.echo(gpushare_table.summary([_row(world)]))
+    sessions.unfence(os.environ)
+    _check()
+    telling = _Quiet() if output == "json" else _Loud()
+    report = _told(telling)
+    if output == "json":
+        click.echo(msgspec.json.format(msgspec.json.encode(report), indent=2))
+    else:
+        _conclude(report)
+    if report.problem or not all(promise.kept for promise in report.promises):
+        context.exit(1)
 
 
-def _tell(decision: decisions.Decision) -> None:
-    click.echo(f"{decision.pod} ({decision.dialect}) asks for {decision.asks}")
-    if decision.grant is None:
-        click.echo(f"  refused, {decision.reason}\n")
-        return
-    shares = [share for container in decision.grant.containers for share in container.shares]
-    indexes = ", ".join(str(share.index) for share in shares)
-    which = f"card {indexes}" if len(shares) == 1 else f"each of cards {indexes}"
-    click.echo(f"  gets {shares[0].memory_mib} MiB of {which} on {decision.grant.node}")
-    click.echo(f"  {decision.reason}\n")
+class _Loud:
+    """For a person; click leaves the colours out where no terminal is."""
+
+    def heading(self, text: str) -> None:
+        click.secho(f"\n{tables.printable(text)}", bold=True)
+
+    def typed(self, command: str) -> None:
+        click.secho(f"$ {tables.printable(command)}", fg="cyan")
+
+    def seen(self, text: str) -> None:
+        click.echo(f"  {tables.printable(text)}")
+
+    def table(self, text: str) -> None:
+        click.echo(text)
 
 
-def _row(world: fleet.Fleet) -> gpushare_table.NodeRow:
-    """The node in whole GiB; what is used is rounded up, so that no more looks free than is."""
-    state = world.state(_NODE.name)
-    rooms = state.rooms if state is not None else []
-    return gpushare_table.NodeRow(
-        name=_NODE.name,
-        address=_NODE.address,
-        used=tuple(-(-(room.memory_mib - room.free_mib) // _GIB) for room in rooms),
-        total=tuple(room.memory_mib // _GIB for room in rooms),
+class _Quiet:
+    """For a program, which reads the end alone."""
+
+    def heading(self, text: str) -> None:
+        pass
+
+    def typed(self, command: str) -> None:
+        pass
+
+    def seen(self, text: str) -> None:
+        pass
+
+    def table(self, text: str) -> None:
+        pass
+
+
+def _check() -> None:
+    """Refuse what would fail half way."""
+    fencing.check(levels.Level.HOOK)
+    try:
+        found = importlib.util.find_spec("cuda.bindings")
+    except ModuleNotFoundError:
+        found = None
+    if found is None:
+        raise errors.PartageError(
+            "the programs of the demo need the Python package cuda-bindings",
+            instead="pip install cuda-bindings",
+        )
+
+
+def _told(telling: demo_steps.Telling) -> Report:
+    facts, problem = demo_judging.Facts(), ""
+    since_s = time.monotonic()
+    with _terminated(), tempfile.TemporaryDirectory(prefix="partage-demo-") as folder:
+        _settle(Path(folder))
+        try:
+            demo_steps.tell(Path(folder), telling, facts)
+        except demo_steps.Stuck as error:
+            problem = str(error)
+    return Report(
+        simulated=facts.simulated,
+        seconds=round(time.monotonic() - since_s, 1),
+        problem=problem,
+        promises=demo_judging.judged(facts),
     )
+
+
+@contextlib.contextmanager
+def _terminated() -> Iterator[None]:
+    """Whoever ends the demo, by whatever signal, ends its programs."""
+    signals = (signal.SIGTERM, signal.SIGHUP)
+    caught = [each for each in signals if signal.getsignal(each) is not signal.SIG_IGN]
+    before = [signal.signal(each, signal.default_int_handler) for each in caught]
+    try:
+        yield
+    finally:
+        for each, handler in zip(caught, before, strict=True):
+            signal.signal(each, handler)
+
+
+def _settle(folder: Path) -> None:
+    """A ledger of its own, for this process and its children; on simulated cards if need be."""
+    os.environ[places.VARIABLE] = str(folder / "state")
+    cards = os.environ.get(simulating.VARIABLE) or ("" if _has_cards() else _CARDS)
+    if cards:
+        os.environ.pop("SIMCUDA_STATE", None)
+        os.environ.setdefault("SIMCUDA_KERNEL_US", "1000")
+        simulating.switch(cards, os.environ)
+
+
+def _has_cards() -> bool:
+    """Asked by a child: who has opened one NVML cannot open another, and it may be useless."""
+    asked = [sys.executable, "-c", _HAS_CARDS]
+    return subprocess.run(asked, capture_output=True, check=False).returncode == 0
+
+
+def _conclude(report: Report) -> None:
+    cards = "simulated cards" if report.simulated else "cards"
+    click.secho(f"\nWhat was promised, as seen in these {report.seconds} s on {cards}", bold=True)
+    for promise in report.promises:
+        word = (
+            click.style("kept:", fg="green") if promise.kept else click.style("BROKEN:", fg="red")
+        )
+        click.echo(f"{word} {tables.printable(promise.text)}")
+    if report.problem:
+        click.echo(f"partage: {tables.printable(report.problem)}", err=True)

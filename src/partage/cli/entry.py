@@ -1,7 +1,7 @@
 """Entry: how a command is run and how it ends, for every program that Partage installs.
 
 A user's mistake is one line on stderr and exit code 2, in the same words wherever it was found; a
-traceback is a bug of ours.
+traceback is a bug of ours, and whoever interrupts a command means it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _code(command: click.Command, name: str, tell: Callable[[errors.PartageError
     except click.ClickException as error:
         click.echo(f"{name}: {error.format_message()}", err=True)
         return error.exit_code
-    except click.Abort:
+    except (click.Abort, KeyboardInterrupt):
         return 130  # as a shell reports an interrupt
     return code if isinstance(code, int) else 0
 
@@ -56,6 +56,6 @@ def _code(command: click.Command, name: str, tell: Callable[[errors.PartageError
 def _told(name: str) -> Callable[[errors.PartageError], int]:
     def tell(error: errors.PartageError) -> int:
         click.echo(f"{name}: {error}", err=True)
-        return 2 if isinstance(error, errors.InputError) else 1
+        return error.exit_code
 
     return tell

@@ -8,8 +8,9 @@ from pathlib import Path
 import click
 import msgspec
 
-from partage.cli import amounts, fence_tables
-from partage.core import errors
+from partage.cli import fence_tables
+from partage.core import amounts, errors
+from partage.core.quantities import MIB
 from partage.fence import levels, limits, probing, roots, tenants, usage
 
 _LEVELS = """\b
@@ -110,7 +111,7 @@ def set_command(
     For the fence `hook`. A quota below what is in use takes nothing away: it refuses what comes.
     """
     wanted = limits.Change(
-        memory_bytes=None if memory is None else amounts.memory_bytes("--memory", memory),
+        memory_bytes=None if memory is None else amounts.memory_mib("--memory", memory) * MIB,
         compute_percent=compute,
         ceiling_percent=ceiling,
         mode=None if mode is None else limits.Mode(mode),

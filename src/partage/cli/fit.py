@@ -1,4 +1,4 @@
-"""``partage fit``: where the pods of a manifest would go, without a cluster."""
+"""``partage fit``: would it fit here and now; or, where would the pods of a manifest go."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import re
 import click
 import msgspec
 
-from partage.cli import decisions, manifests, tables
+from partage.cli import asking, decisions, fit_here, manifests, tables
 from partage.core import cards, demands, errors, fleet, quantities
 from partage.dialects import pods
+from partage.local import requests
 
 _NODE = re.compile(r"(?P<name>[^=\s]+)=(?P<count>\d{1,3})x(?P<memory>[^:\s]+)(:(?P<model>.+))?")
 _MOST_CARDS = 64
@@ -18,45 +19,69 @@ _LEAST_MIB, _MOST_MIB = 64, 1 << 24  # of a card; below and above it is a slip o
 _EXAMPLES = """
 \b
 Examples:
+  partage fit --cards 3 --memory 10GiB
+  partage fit --limits aliyun.com/gpu-mem=3 -o json
   partage fit -f pod.yaml --node dev-server-153=8x23Gi
   partage fit -f deploy.yaml --node a=8x80Gi:A100 --node b=4x16Gi:T4 --policy spread -o json
 """
 
 
 @click.command(epilog=_EXAMPLES)
-@click.option(
-    "-f", "--filename", required=True, metavar="FILE", help="Pods or workloads in YAML; - is stdin."
-)
+@asking.options
+@click.option("-f", "--filename", metavar="FILE", help="Pods or workloads in YAML; - is stdin.")
 @click.option(
     "--node",
     "nodes",
     multiple=True,
-    required=True,
     metavar="NAME=COUNTxMEMORY[:MODEL]",
-    help="A node and its cards; may be given several times.",
+    help="A node and its cards, for -f; may be given several times.",
 )
-@click.option("--policy", default="priced", show_default=True, help="priced, binpack or spread.")
 @click.option(
     "-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True
 )
 @click.pass_context
 def fit(
-    context: click.Context, *, filename: str, nodes: tuple[str, ...], policy: str, output: str
+    context: click.Context,
+    *,
+    wishes: requests.Wishes,
+    filename: str | None,
+    nodes: tuple[str, ...],
+    output: str,
 ) -> None:
-    """Say where the pods of a file would go on empty nodes, in the order of the file, and why.
+    """Say whether a share would fit on this machine now, what is in the way, and if it ever would.
 
-    Exit code 0: all of them fit; 1: some do not; 2: something in the input cannot be used.
+    With -f and --node: where the pods of a file would go on empty nodes, in the order of the file,
+    and why. Nothing is taken, either way.
+
+    Exit code 0: all of it fits; 1: some does not; 2: something in the input cannot be used.
     """
-    world = fleet.standard(policy)
+    if filename is None and not nodes:
+        fits = fit_here.answer(wishes, output)
+    else:
+        fits = _fit_pods(wishes, filename, nodes, output)
+    if not fits:
+        context.exit(1)
+
+
+def _fit_pods(
+    wishes: requests.Wishes, filename: str | None, nodes: tuple[str, ...], output: str
+) -> bool:
+    if filename is None or not nodes:
+        missing = "-f FILE" if filename is None else "--node NAME=8x23Gi"
+        raise errors.InputError(f"{missing} is missing", instead="a file goes on named nodes")
+    if wishes != requests.Wishes(policy=wishes.policy):
+        raise errors.InputError(
+            "a share beside -f", instead="ask for the one or for the other; --policy goes with both"
+        )
+    world = fleet.standard(wishes.policy or "priced")
     for node in _nodes(nodes):
         world.set_node(node)
-    made = [decisions.decide(world, *asking) for asking in _asking(filename)]
+    made = [decisions.decide(world, *each) for each in _asking(filename)]
     click.echo(_json(made) if output == "json" else _table(made))
     for decision in made:
         for warning in decision.warnings:
             click.echo(f"warning: pod {decision.pod}: {warning}", err=True)
-    if any(decision.grant is None for decision in made):
-        context.exit(1)
+    return all(decision.grant is not None for decision in made)
 
 
 def _asking(filename: str) -> list[tuple[pods.Pod, demands.PodDemand]]:

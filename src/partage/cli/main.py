@@ -1,28 +1,58 @@
-"""The ``partage`` command."""
+"""The ``partage`` command.
+
+Commands are imported when they are called: ``partage run`` is between a person and the program, and
+should not load what only the extender needs.
+"""
 
 from __future__ import annotations
+
+import importlib
+import os
 
 import click
 
 import partage
-from partage.cli import agent, demo, entry, explain, extender, fence, fit, inspect, simulate, top
+from partage.cli import entry
+
+_COMMANDS = (
+    *("agent", "completion", "demo", "doctor", "explain", "extender", "fence", "fit", "inspect"),
+    *("ps", "resize", "run", "setup", "simulate", "top"),
+)
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class _Commands(click.Group):
+    """A group whose members are modules of this package, each with a command of its own name."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        module = importlib.import_module(f"partage.cli.{cmd_name}")
+        command: click.Command = getattr(module, cmd_name)
+        return command
+
+
+def _simulated(_context: click.Context, _option: click.Parameter, cards: str | None) -> None:
+    if cards:
+        from partage.local import simulating
+
+        simulating.switch(cards, os.environ)
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(partage.__version__, message="partage %(version)s")
+@click.option(
+    "--simulate",
+    metavar="CARDS",
+    envvar="PARTAGE_SIMULATE",
+    callback=_simulated,
+    expose_value=False,
+    help="Use simulated cards, for example 2x16GiB; $PARTAGE_SIMULATE.",
+)
 def commands() -> None:
     """Share GPUs: one ledger for every request language."""
-
-
-commands.add_command(agent.agent)
-commands.add_command(demo.demo)
-commands.add_command(explain.explain)
-commands.add_command(extender.extender)
-commands.add_command(fence.fence)
-commands.add_command(fit.fit)
-commands.add_command(inspect.inspect)
-commands.add_command(simulate.simulate)
-commands.add_command(top.top)
 
 
 def main() -> None:

@@ -1,25 +1,23 @@
-"""``partage top``: what the cards and containers of this node do, live."""
+"""``partage top``: what the cards of this machine, and those who have a share of them, do, live."""
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from pathlib import Path
 
 import click
-import msgspec
 
-from partage.cli import top_drawing, top_sampling
+from partage.cli import top_looks, top_printing, top_sampling
 from partage.fence import roots
 
 _APART_S = 1.0
 _EPILOG = f"""\b
 Examples:
-  partage top                              live; q quits
+  partage top                              live; h tells the keys, q quits
   partage top --once | grep training
   partage top --agent http://10.0.0.7:9437
-  partage top --root {roots.DEFAULT}            without an agent: tenants by name
+  partage top --root {roots.DEFAULT}            a folder of fences: tenants by name
   partage top -o json | jq '.containers[] | select(.refused > 0) | .pod'
 """
 
@@ -47,47 +45,27 @@ Examples:
     help="A folder of fences to read in place of an agent; $PARTAGE_ROOT.",
 )
 def top(*, once: bool, output: str, agent: str | None, root: Path | None) -> None:
-    """Show what cards and containers use now, beside what they asked for.
+    """Show what cards, containers and programs use now, beside what they asked for.
+
+    The agent of this node tells it, if there is one; else the ledger of this machine.
 
     GOT is the time of the card, WAITED the time that launches were held back, both in the last
     second.
     """
-    with top_sampling.source(agent, root) as source:
-        if output == "table" and not once and sys.stdout.isatty():
-            from partage.cli import top_screen
-
-            top_screen.show(source)
+    with top_sampling.first_look(agent, root) as look:
+        if output == "table" and not once and sys.stdout.isatty() and _lived(look):
             return
-        sample = top_sampling.sampled(source, wait=time.sleep, apart_s=_APART_S)
-    if output == "json":
-        click.echo(_json(sample))
-    else:
-        _print(sample)
+        top_printing.show(top_looks.twice(look, wait=time.sleep, apart_s=_APART_S), output)
 
 
-def _print(sample: top_sampling.Sample) -> None:
-    text = top_drawing.plain(sample)
-    if not text:
-        click.echo("No cards and no containers.", err=True)
-    elif sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
-        _draw(sample)
-    else:
-        click.echo(text)
-
-
-def _draw(sample: top_sampling.Sample) -> None:
+def _lived(look: top_looks.Look) -> bool:
+    """Whether it was shown on a terminal that can move its cursor."""
     from rich import console
 
+    from partage.cli import top_screen
+
     screen = console.Console()
-    unicode = screen.encoding.lower().startswith("utf")
-    screen.print(top_drawing.drawn(sample, heading=sample.report.node, unicode=unicode))
-
-
-def _json(sample: top_sampling.Sample) -> str:
-    """The report, and in each container what it got in the last second."""
-    plain = msgspec.to_builtins(sample.report)
-    for each, row in zip(sample.report.containers, plain["containers"], strict=True):
-        rate = sample.rates.get(each.key)
-        row["got_percent"] = rate.compute_percent if rate else None
-        row["throttled_percent"] = rate.throttled_percent if rate else None
-    return msgspec.json.format(msgspec.json.encode(plain), indent=2).decode()
+    if screen.is_dumb_terminal:
+        return False
+    top_screen.show(look, screen)
+    return True

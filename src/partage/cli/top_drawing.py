@@ -1,73 +1,127 @@
-"""Drawing ``partage top``: in colours with bars for a terminal, in plain columns for a pipe.
+"""Drawing pages: in colours with bars for a terminal, in plain columns for a pipe.
 
-The same rows either way; rich is imported only for a terminal.
+The same cells either way; rich is imported only for a terminal. A line is never wrapped here:
+whoever prints it says what happens to one that is too long. A terminal that does not speak UTF-8
+gets bars of ASCII characters, and question marks for what it cannot show.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from partage.cli import tables, top_rows, top_sampling
+import msgspec
+
+from partage.cli import tables, top_cells, top_pages
 
 if TYPE_CHECKING:
-    from rich import console
+    from rich import text
 
 _BAR = 10  # characters
+_GAP = 2
 _STYLES = {
-    top_rows.Tone.PLAIN: "",
-    top_rows.Tone.FAINT: "dim",
-    top_rows.Tone.GOOD: "green",
-    top_rows.Tone.WARNING: "yellow",
-    top_rows.Tone.BAD: "red",
+    top_cells.Tone.PLAIN: "",
+    top_cells.Tone.FAINT: "dim",
+    top_cells.Tone.GOOD: "green",
+    top_cells.Tone.WARNING: "yellow",
+    top_cells.Tone.BAD: "red",
 }
 
-Block = tuple[Sequence[str], list[top_rows.Row]]
+
+class Pen(msgspec.Struct, frozen=True):
+    """What a terminal can show."""
+
+    encoding: str
+
+    @property
+    def unicode(self) -> bool:
+        """Whether it has more than ASCII for bars."""
+        return self.encoding.lower().startswith("utf")
+
+    def shown(self, written: str) -> str:
+        """A text without what the terminal cannot show."""
+        if self.unicode:
+            return written
+        return written.encode(self.encoding, "replace").decode(self.encoding)
+
+    def arrow(self, *, down: bool) -> str:
+        """Beside the column that tenants are sorted by."""
+        up_down = "▲▼" if self.unicode else "^v"
+        return up_down[down]
+
+    def bar(self, part: float) -> str:
+        """As full as the part of a whole."""
+        full, empty = "█░" if self.unicode else "#-"
+        length = round(_BAR * _whole(part))
+        return full * length + empty * (_BAR - length)
+
+    def trend(self, parts: tuple[float | None, ...]) -> str:
+        """One character for each moment; a blank where nobody could tell."""
+        steps = "▁▂▃▄▅▆▇█" if self.unicode else "_.-=+*%#"
+        top = len(steps) - 1
+        return "".join(" " if part is None else steps[round(top * _whole(part))] for part in parts)
 
 
-def plain(sample: top_sampling.Sample) -> str:
+def plain(page: top_pages.Page) -> str:
     """Columns and nothing else; empty if there is nothing to show."""
-    return "\n\n".join(
-        tables.aligned([header, *([cell.text for cell in row] for row in rows)])
-        for header, rows in _blocks(sample)
-    )
-
-
-def drawn(sample: top_sampling.Sample, *, heading: str, unicode: bool) -> console.Group:
-    """For a terminal."""
-    from rich import console, text
-
-    parts = [_table(block, unicode=unicode) for block in _blocks(sample)]
-    return console.Group(text.Text(heading, style="bold", no_wrap=True), *parts)
-
-
-def _blocks(sample: top_sampling.Sample) -> list[Block]:
-    """Cards, then containers, then problems, each where there are any."""
-    blocks: tuple[Block, ...] = (
-        (top_rows.CARD, list(top_rows.cards(sample.report))),
-        (top_rows.CONTAINER, list(top_rows.containers(sample))),
-        (top_rows.PROBLEM, list(top_rows.problems(sample.report))),
-    )
-    return [(header, rows) for header, rows in blocks if rows]
-
-
-def _table(block: Block, *, unicode: bool) -> console.RenderableType:
-    from rich import padding, table, text
-
-    header, rows = block
-    drawing = table.Table(box=None, pad_edge=False, header_style="bold")
-    for name in header:
-        drawing.add_column(name, no_wrap=name != "PROBLEM", overflow="ellipsis")
-    for row in rows:
-        drawing.add_row(
-            *(text.Text(_worded(cell, unicode), style=_STYLES[cell.tone]) for cell in row)
+    head = [_headed(page.node, page.about)] if page.about else []
+    blocks = (
+        tables.aligned(
+            [block.header, *([cell.text for cell in line.cells] for line in block.lines)]
         )
-    return padding.Padding(drawing, (1, 0, 0, 0))
+        for block in page.blocks
+    )
+    return "\n\n".join([*head, *blocks])
 
 
-def _worded(cell: top_rows.Cell, unicode: bool) -> str:
+def heading(page: top_pages.Page, pen: Pen, more: str = "") -> text.Text:
+    """The line above everything."""
+    from rich import text
+
+    return text.Text(pen.shown(_headed(page.node, page.about, more)), style="bold")
+
+
+def table(
+    block: top_pages.Block, pen: Pen, *, marks: dict[int, str] | None = None
+) -> list[text.Text]:
+    """The header and the lines of a block; ``marks`` stand beside the names of columns."""
+    names = [f"{name}{(marks or {}).get(i, '')}" for i, name in enumerate(block.header)]
+    rows = [[_worded(cell, pen) for cell in line.cells] for line in block.lines]
+    widths = [max(map(_width, column)) for column in zip(names, *rows, strict=True)]
+    styles = [[_STYLES[cell.tone] for cell in line.cells] for line in block.lines]
+    lines = [_line(row, styled, widths) for row, styled in zip(rows, styles, strict=True)]
+    return [_line(names, ["bold"] * len(names), widths), *lines]
+
+
+def _headed(*parts: str) -> str:
+    return "  ".join(tables.printable(part) for part in parts if part)
+
+
+def _line(words: list[str], styles: list[str], widths: list[int]) -> text.Text:
+    """In columns; the last one is not padded."""
+    from rich import text
+
+    line = text.Text(no_wrap=True)
+    last = len(words) - 1
+    for i, (word, style, width) in enumerate(zip(words, styles, widths, strict=True)):
+        line.append(word, style)
+        line.append(" " * (0 if i == last else width + _GAP - _width(word)))
+    return line
+
+
+def _width(word: str) -> int:
+    """In columns of a terminal: some characters take two."""
+    from rich import cells
+
+    return cells.cell_len(word)
+
+
+def _worded(cell: top_cells.Cell, pen: Pen) -> str:
+    if cell.trend:
+        return pen.trend(cell.trend)
     if cell.part is None:
-        return cell.text
-    full, empty = "█░" if unicode else "#-"
-    length = round(_BAR * min(max(cell.part, 0.0), 1.0))
-    return f"{full * length}{empty * (_BAR - length)} {cell.text:>4}"
+        return pen.shown(cell.text)
+    return f"{pen.bar(cell.part)} {cell.text:>4}"
+
+
+def _whole(part: float) -> float:
+    return min(max(part, 0.0), 1.0)

@@ -1,21 +1,17 @@
-"""The tables of ``partage top`` as rows of cells: what is written, and how grave it is.
+"""The page of an agent's report, or of a folder of fences: cards, containers, problems.
 
-How they get to a screen or into a pipe is told in :mod:`partage.cli.top_drawing`.
+Columns and their order are read by people's scripts (``partage top --once | awk``), and stay.
 """
 
 from __future__ import annotations
 
-import enum
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
 from partage.agent import reporting
-from partage.cli import tables, top_sampling
-from partage.core.quantities import MIB
-from partage.fence import limits
+from partage.cli import top_cells, top_pages
 
-UNKNOWN = "N/A"
 CARD = (
     *("CARD", "MODEL", "HEALTH", "MEMORY", "USED(MiB)", "GRANTED(MiB)", "TOTAL(MiB)"),
     *("COMPUTE", "GRANTED", "TENANTS"),
@@ -26,65 +22,70 @@ CONTAINER = (
 )
 PROBLEM = ("OBJECT", "PROBLEM")
 
+_NOTHING = "No cards and no containers."
+_POD = "{} is a pod, and is not signalled from here; `kubectl delete pod` ends it"
+_NO_POD = "of {} only the fence is known, not its processes; see `partage fence show`"
 
-class Tone(enum.Enum):
-    """How grave a cell is."""
-
-    PLAIN = "plain"
-    FAINT = "faint"
-    GOOD = "good"
-    WARNING = "warning"
-    BAD = "bad"
+Rates = Mapping[reporting.Key, reporting.Rate]
 
 
-class Cell(msgspec.Struct, frozen=True):
-    """A text with a tone; ``part`` is what a bar beside it would show."""
+def page(report: reporting.Report, rates: Rates) -> top_pages.Page:
+    """What a node does, and what its containers got since the last report."""
+    made = top_pages.Page(
+        node=report.node,
+        taken_ns=report.taken_ns,
+        cards=top_pages.Block(CARD, tuple(map(_card, report.cards))),
+        tenants=top_pages.Block(CONTAINER, tuple(_containers(report, rates))),
+        problems=top_pages.Block(PROBLEM, tuple(_problems(report))),
+    )
+    return made if made.blocks else msgspec.structs.replace(made, nothing=_NOTHING)
 
-    text: str
-    tone: Tone = Tone.PLAIN
-    part: float | None = None
+
+def _card(card: reporting.CardReport) -> top_pages.Line:
+    cells = (
+        *(top_cells.number(card.index), top_cells.text(card.model), top_cells.health(card.healthy)),
+        *(top_cells.bar(card.used_mib, card.memory_mib), top_cells.number(card.used_mib)),
+        *(top_cells.number(card.granted_mib), top_cells.number(card.memory_mib)),
+        *(top_cells.bar(card.utilization_percent, 100), top_cells.percent(card.granted_percent)),
+        top_cells.number(card.tenants),
+    )
+    return top_pages.Line(cells=cells, key=(card.uuid,))
 
 
-Row = tuple[Cell, ...]
-
-
-def cards(report: reporting.Report) -> Iterator[Row]:
-    """One row for each card."""
-    for card in report.cards:
-        memory = None if card.used_mib is None else card.used_mib / card.memory_mib
-        busy = None if card.utilization_percent is None else card.utilization_percent / 100
-        yield (
-            *(Cell(str(card.index)), _text(card.model), _health(card)),
-            *(_bar(memory), _number(card.used_mib), Cell(str(card.granted_mib))),
-            *(Cell(str(card.memory_mib)), _bar(busy), Cell(f"{card.granted_percent}%")),
-            Cell(str(card.tenants)),
+def _containers(report: reporting.Report, rates: Rates) -> Iterator[top_pages.Line]:
+    """One line for each container and card, by card."""
+    for each in sorted(report.containers, key=_place):
+        rate = rates.get(each.key) or reporting.Rate(None, None)
+        yield top_pages.Line(
+            cells=_container(each, rate),
+            key=each.key,
+            words=f"{each.namespace} {each.pod or each.uid} {each.container}",
+            target=_NO_POD.format(each.uid) if not each.pod else _POD.format(each.pod),
         )
 
 
-def containers(sample: top_sampling.Sample) -> Iterator[Row]:
-    """One row for each container and card, by card."""
-    for each in sorted(sample.report.containers, key=_place):
-        rate = sample.rates.get(each.key) or reporting.Rate(None, None)
-        yield (
-            *(
-                _number(each.index),
-                _text(each.namespace),
-                Cell(tables.printable(each.pod or each.uid)),
-            ),
-            *(_text(each.container), Cell(_asked_mib(each)), _used(each), _mib(each.peak_bytes)),
-            _count(each.refused),
-            *(Cell(_asked(each)), _percent(rate.compute_percent), _waited(rate)),
-            _text(each.fence),
-        )
+def _container(each: reporting.ContainerReport, rate: reporting.Rate) -> top_cells.Row:
+    return (
+        *(top_cells.number(each.index), top_cells.text(each.namespace)),
+        *(top_cells.text(each.pod or each.uid), top_cells.text(each.container)),
+        *(_memory(each), top_cells.used(each.used_bytes, each.memory_mib)),
+        *(top_cells.mib(each.peak_bytes), top_cells.count(each.refused), _compute(each)),
+        *(top_cells.percent(rate.compute_percent), top_cells.waited(rate.throttled_percent)),
+        top_cells.text(each.fence),
+    )
 
 
-def problems(report: reporting.Report) -> Iterator[Row]:
-    """One row for each, sick cards among them."""
+def _problems(report: reporting.Report) -> Iterator[top_pages.Line]:
+    """One line for each, sick cards among them."""
     for card in report.cards:
         if card.reason:
-            yield Cell(f"card {card.index}"), Cell(tables.printable(card.reason), Tone.BAD)
+            yield problem(f"card {card.index}", card.reason)
     for each in report.problems:
-        yield Cell(tables.printable(each.object)), Cell(tables.printable(each.text), Tone.BAD)
+        yield problem(each.object, each.text)
+
+
+def problem(what: str, text: str) -> top_pages.Line:
+    return top_pages.Line(cells=(top_cells.text(what), top_cells.bad(text)))
 
 
 def _place(each: reporting.ContainerReport) -> tuple[bool, int, str, str, str]:
@@ -92,64 +93,14 @@ def _place(each: reporting.ContainerReport) -> tuple[bool, int, str, str, str]:
     return each.index is None, index, each.namespace, each.pod or each.uid, each.container
 
 
-def _text(text: str | None) -> Cell:
-    return Cell(tables.printable(text)) if text else Cell(UNKNOWN, Tone.FAINT)
+def _memory(each: reporting.ContainerReport) -> top_cells.Cell:
+    if each.memory_mib:
+        return top_cells.number(each.memory_mib)
+    return top_cells.Cell("all", rank=float("inf"))
 
 
-def _number(number: int | None) -> Cell:
-    return Cell(UNKNOWN, Tone.FAINT) if number is None else Cell(str(number))
-
-
-def _mib(amount_bytes: int | None) -> Cell:
-    # Rounded up: what is there is shown.
-    return _number(None if amount_bytes is None else -(-amount_bytes // MIB))
-
-
-def _percent(percent: float | None) -> Cell:
-    return Cell(UNKNOWN, Tone.FAINT) if percent is None else Cell(f"{percent:.0f}%")
-
-
-def _health(card: reporting.CardReport) -> Cell:
-    return Cell("healthy", Tone.GOOD) if card.healthy else Cell("sick", Tone.BAD)
-
-
-def _bar(part: float | None) -> Cell:
-    if part is None:
-        return Cell(UNKNOWN, Tone.FAINT)
-    return Cell(f"{100 * part:.0f}%", _tone(part), part)
-
-
-def _tone(part: float) -> Tone:
-    if part >= 0.9:
-        return Tone.BAD
-    return Tone.WARNING if part >= 0.6 else Tone.GOOD
-
-
-def _used(each: reporting.ContainerReport) -> Cell:
-    cell = _mib(each.used_bytes)
-    if not each.used_bytes or not each.memory_mib:
+def _compute(each: reporting.ContainerReport) -> top_cells.Cell:
+    cell = top_cells.asked(each.mode, each.compute_percent, each.ceiling_percent)
+    if not each.paused:
         return cell
-    return Cell(cell.text, _tone(each.used_bytes / MIB / each.memory_mib))
-
-
-def _count(number: int | None) -> Cell:
-    return Cell(str(number), Tone.BAD) if number else _number(number)
-
-
-def _waited(rate: reporting.Rate) -> Cell:
-    cell = _percent(rate.throttled_percent)
-    return Cell(cell.text, Tone.WARNING) if rate.throttled_percent else cell
-
-
-def _asked_mib(each: reporting.ContainerReport) -> str:
-    return str(each.memory_mib) if each.memory_mib else "all"
-
-
-def _asked(each: reporting.ContainerReport) -> str:
-    texts: dict[str, str] = {
-        limits.Mode.NONE: "all",
-        limits.Mode.FIXED: f"{each.compute_percent}%",
-        limits.Mode.BURST: f"{each.compute_percent}%-{each.ceiling_percent}%",
-    }
-    text = texts.get(each.mode, "best effort")
-    return f"{text}, paused" if each.paused else text
+    return top_cells.Cell(f"{cell.text}, paused", top_cells.Tone.WARNING, rank=cell.rank)

@@ -1,92 +1,148 @@
-"""The screen of ``partage top``: drawn anew each second until somebody presses q.
+"""The screen of ``partage top``: drawn anew each second and at each key, until somebody presses q.
 
-A sample that cannot be had is no end: the agent may be starting anew. What was there is shown with
-the reason, and the next second tries again.
+A look that fails is no end: the agent may be starting anew. What was there is shown with the
+reason, and the next second tries again. What keys mean is told in
+:mod:`partage.cli.top_steering`, what is drawn in :mod:`partage.cli.top_frame`; here they come
+together.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import select
-import sys
-import termios
+import signal
 import time
-import tty
-from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from partage.agent import reporting
-from partage.cli import top_drawing, top_sampling
+import msgspec
+
+from partage.cli import (
+    top_drawing,
+    top_frame,
+    top_history,
+    top_looks,
+    top_pages,
+    top_signals,
+    top_steering,
+    top_terminal,
+)
 from partage.core import errors
 
+if TYPE_CHECKING:
+    from rich import console
+
 _REFRESH_S = 1.0
-_QUIT = b"qQ\x03\x04"
+_UNSELECTED = "nothing is selected; choose with the arrows"
 
 
-def show(source: top_sampling.Source) -> None:
+def show(first: top_looks.Look, screen: console.Console) -> None:
     """Until q is pressed; whoever interrupts it means the same."""
-    from rich import console, live
-
-    screen = console.Console()
-    unicode = screen.encoding.lower().startswith("utf")
-    sampler = _Sampler(source)
-    with (
-        contextlib.suppress(KeyboardInterrupt),
-        live.Live(console=screen, screen=True, auto_refresh=False) as drawing,
-        _keys() as keys,
-    ):
+    shown = _Shown(first, screen)
+    with contextlib.suppress(KeyboardInterrupt), contextlib.closing(shown):
         while True:
-            sample, heading = sampler.next()
-            drawn = top_drawing.drawn(sample, heading=heading, unicode=unicode)
-            drawing.update(drawn, refresh=True)
-            if _quits(keys, time.monotonic() + _REFRESH_S):
+            with top_terminal.taken(screen) as terminal:
+                stopped = shown.run(terminal)
+            if not stopped:
                 return
+            os.kill(os.getpid(), signal.SIGSTOP)  # until the shell lets us go on
 
 
-class _Sampler:
-    """Samples, each with what happened since the last; the first one must succeed."""
+class _Shown:
+    """What is on the screen."""
 
-    def __init__(self, source: top_sampling.Source) -> None:
-        self._source = source
-        self._last = source()
-        self._rates: dict[reporting.Key, reporting.Rate] = {}
+    def __init__(self, first: top_looks.Look, screen: console.Console) -> None:
+        self._screen = screen
+        self._pen = top_drawing.Pen(screen.encoding)
+        self._look = first
+        self._page = first.page()
+        self._history = top_history.History()
+        self._history.add(self._page)
+        self._trouble = ""
+        self._state = top_steering.State()
+        self._offset = 0
+        self._aim: top_signals.Aim | None = None
 
-    def next(self) -> tuple[top_sampling.Sample, str]:
-        """The newest sample, and the line above it."""
-        problem = ""
+    def run(self, terminal: top_terminal.Terminal) -> bool:
+        """Draw and obey; whether it shall stop for a while, and not end."""
+        due_s = time.monotonic() + _REFRESH_S
+        while True:
+            self._draw(terminal)
+            for key in terminal.wait(due_s):
+                if key == top_terminal.STOP:
+                    return True
+                if key == top_terminal.RESIZE:
+                    continue  # nobody pressed it; it is drawn anew all the same
+                act = self._press(key)
+                if act is top_steering.Act.QUIT:
+                    return False
+                if act is top_steering.Act.ASK:
+                    terminal.forget()
+                    break
+            if time.monotonic() >= due_s:
+                self._next()
+                due_s = time.monotonic() + _REFRESH_S
+
+    def close(self) -> None:
+        """Let go of what was asked about."""
+        if self._aim is not None:
+            self._aim.close()
+            self._aim = None
+
+    def _next(self) -> None:
         try:
-            now = self._source()
-            self._rates = reporting.rates(self._last, now) or self._rates
-            self._last = now
+            self._look = self._look.again()
+            self._trouble = ""
         except errors.PartageError as error:
-            problem = f" (old: {error})"
-        moment = time.strftime("%H:%M:%S", time.localtime(self._last.taken_ns / 1e9))
-        heading = f"{self._last.node}  {moment}{problem}  q quits"
-        return top_sampling.Sample(self._last, self._rates), heading
+            self._trouble = str(error)
+            return
+        self._page = self._look.page()
+        self._history.add(self._page)
 
+    def _draw(self, terminal: top_terminal.Terminal) -> None:
+        page = self._seen()
+        self._state = top_steering.settled(self._state, page)
+        drawn = top_frame.frame(
+            self._history.shown(page),
+            self._state,
+            self._size(),
+            self._pen,
+            offset=self._offset,
+            trouble=self._trouble,
+        )
+        self._offset = drawn.offset
+        terminal.draw(drawn.lines)
 
-@contextlib.contextmanager
-def _keys() -> Iterator[int | None]:
-    """Where keys come from, one by one and unseen; None without a keyboard."""
-    if not sys.stdin.isatty():
-        yield None
-        return
-    fd = sys.stdin.fileno()
-    before = termios.tcgetattr(fd)
-    tty.setcbreak(fd)
-    try:
-        yield fd
-    finally:
-        termios.tcsetattr(fd, termios.TCSADRAIN, before)
+    def _press(self, key: str) -> top_steering.Act:
+        page = self._seen()
+        state = top_steering.settled(self._state, page)
+        self._state, act = top_steering.pressed(state, key, page, self._size().body)
+        if act is top_steering.Act.ASK:
+            self._ask(page)
+        elif act is top_steering.Act.SEND and self._aim is not None:
+            self._say(self._aim.send())
+        if self._state.mode is not top_steering.Mode.ASKING:
+            self.close()
+        return act
 
+    def _ask(self, page: top_pages.Page) -> None:
+        """Put the question; or say why there is none."""
+        line = top_steering.selected(self._state, page)
+        target = line.target if line else _UNSELECTED
+        if isinstance(target, str):
+            self._say(target)
+            return
+        try:
+            self._aim = top_signals.Aim(target, self._state.signal)
+        except top_signals.CannotSignal as error:
+            self._say(str(error))
+            return
+        self._state = top_steering.asked(self._state, self._aim.question)
 
-def _quits(keys: int | None, deadline_s: float) -> bool:
-    """Wait for the next drawing; whether somebody wants to end instead."""
-    while (left_s := deadline_s - time.monotonic()) > 0:
-        if keys is None:
-            time.sleep(left_s)
-        elif select.select([keys], [], [], left_s)[0]:
-            pressed = os.read(keys, 64)
-            if not pressed or any(key in _QUIT for key in pressed):
-                return True
-    return False
+    def _say(self, sentence: str) -> None:
+        self._state = msgspec.structs.replace(self._state, said=sentence)
+
+    def _seen(self) -> top_pages.Page:
+        return top_steering.shown(self._state, self._page)
+
+    def _size(self) -> top_frame.Size:
+        return top_frame.Size(*self._screen.size)

@@ -121,6 +121,22 @@ class PodDemand(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
         return any(c.demand.exclusive is Exclusive.NODE for c in self.containers)
 
 
+def described(demand: Demand) -> str:
+    """In words: ``1 card, 4096 MiB and 30 % compute``."""
+    if demand.exclusive is Exclusive.NODE:
+        return "a whole node"
+    count = {ALL_CARDS: "all cards", 1: "1 card"}.get(demand.cards, f"{demand.cards} cards")
+    if demand.whole:
+        return f"{count}, whole"
+    each = "" if demand.cards == 1 else " each"
+    memory = (
+        f"{demand.memory_mib} MiB" if demand.memory_mib else f"{demand.memory_percent} % memory"
+    )
+    parts = [memory] if demand.memory_mib or demand.memory_percent else []
+    parts += [f"{demand.compute_percent} % compute"] if demand.compute_percent else []
+    return f"{count}, {' and '.join(parts)}{each}"
+
+
 def literally(model: str) -> str:
     """A model's name as a pattern that matches that name only."""
     return re.sub(r"([*?[])", r"[\1]", model)

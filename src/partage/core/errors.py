@@ -22,9 +22,10 @@ from __future__ import annotations
 
 
 class PartageError(Exception):
-    """Anything Partage has to tell a person; ``code`` is stable, for programs."""
+    """Anything Partage has to tell a person; the codes are stable, for programs and scripts."""
 
     code = "error"
+    exit_code = 1
 
     def __init__(self, what: str, *, instead: str = "") -> None:
         self.what = what
@@ -36,6 +37,7 @@ class InputError(PartageError):
     """What was written cannot be used as it is."""
 
     code = "bad-input"
+    exit_code = 2
 
 
 class QuantityError(InputError):

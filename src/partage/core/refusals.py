@@ -262,7 +262,7 @@ def _asking(plan: plans.Plan) -> list[_Asking]:
 
 
 def _who(container: demands.ContainerDemand) -> str:
-    return f"container {container.name}" if container.name else "the container"
+    return f"container {container.name}" if container.name else "it"
 
 
 def _cards(part: plans.Part) -> str:

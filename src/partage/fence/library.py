@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import functools
-import importlib.resources
 import os
 import struct
 from collections.abc import Mapping
@@ -15,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 
+import partage
 from partage.core import errors
 
 NAME = "libpartage.so"
@@ -32,9 +32,9 @@ class Library(msgspec.Struct, frozen=True):
     remedy: str = ""
 
 
-def find(folder: Path | None = None) -> Library:
+def find(place: Path | None = None) -> Library:
     """The library of this installation."""
-    path = (folder or _folder()) / NAME
+    path = (place or folder()) / NAME
     try:
         with path.open("rb") as file:
             header = file.read(_HEADER.size)
@@ -42,6 +42,11 @@ def find(folder: Path | None = None) -> Library:
         remedy = "install Partage from a wheel, or run `python -m native` in a checkout"
         return Library(path, f"{path} cannot be read ({error.strerror})", remedy)
     return Library(path, *_judged(path, header, _own()))
+
+
+def folder() -> Path:
+    """Where the libraries of this installation are."""
+    return Path(partage.__file__).parent / "lib"
 
 
 def check(library: Library) -> None:
@@ -58,10 +63,6 @@ def environment(
     others = inherited.get("LD_PRELOAD", "").replace(":", " ").split()
     preload = [str(library.path), *(other for other in others if other != str(library.path))]
     return {"LD_PRELOAD": " ".join(preload), "PARTAGE_LIMITS": str(limits_path)}
-
-
-def _folder() -> Path:
-    return Path(str(importlib.resources.files("partage"))) / "lib"
 
 
 @functools.cache

@@ -26,12 +26,32 @@ def held(fd: int, byte: int, *, count: int = 1) -> bool:
     return bool(_FLOCK.unpack(answer)[0] != fcntl.F_UNLCK)
 
 
+def written(fd: int, byte: int) -> bool:
+    """Whether somebody who may write the file has a lock on a byte.
+
+    Whoever may only read it can lock it too, for reading; that does not count.
+    """
+    asked = _FLOCK.pack(fcntl.F_RDLCK, os.SEEK_SET, byte, 1, 0)
+    answer = fcntl.fcntl(fd, fcntl.F_OFD_GETLK, asked)
+    return bool(_FLOCK.unpack(answer)[0] != fcntl.F_UNLCK)
+
+
 def take(fd: int, byte: int) -> bool:
     """Take the lock on a byte, as a process of a tenant does; False if somebody else has it."""
     asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0)
     try:
         fcntl.fcntl(fd, fcntl.F_OFD_SETLK, asked)
     except (BlockingIOError, PermissionError):  # EAGAIN or EACCES, as POSIX leaves open
+        return False
+    return True
+
+
+def share(fd: int, byte: int, count: int) -> bool:
+    """Lock bytes for reading; False if somebody writes them."""
+    asked = _FLOCK.pack(fcntl.F_RDLCK, os.SEEK_SET, byte, count, 0)
+    try:
+        fcntl.fcntl(fd, fcntl.F_OFD_SETLK, asked)
+    except (BlockingIOError, PermissionError):
         return False
     return True
 

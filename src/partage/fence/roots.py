@@ -73,8 +73,12 @@ class Root(msgspec.Struct, frozen=True):
 
     @property
     def region_mode(self) -> int:
-        """Of a region, whose owner is the tenant's user where that is known."""
-        return 0o666 if self.reach is Reach.CONTAINERS else 0o600
+        """Of a region, whose owner is the tenant's user where that is known.
+
+        Members of a group see what the others use.
+        """
+        modes = {Reach.OWNER: 0o600, Reach.GROUP: 0o640, Reach.CONTAINERS: 0o666}
+        return modes[self.reach]
 
     @property
     def seat_mode(self) -> int:

@@ -137,6 +137,17 @@ def remove(root: roots.Root, name: str, *, force: bool = False) -> None:
         _leave_seats(root, root.scratch)
 
 
+def running(root: roots.Root, name: str) -> int:
+    """How many of a tenant's processes live; nobody does of a tenant that is not there.
+
+    This much is known even of a region that is damaged.
+    """
+    try:
+        return _running(_folder(root, name) / "region")
+    except errors.FenceError:
+        return 0
+
+
 def _folder(root: roots.Root, name: str) -> Path:
     if not _NAME.fullmatch(name):
         raise errors.InputError(
@@ -200,7 +211,6 @@ def _value(name: str, folder: Path, raw: layout.Limits) -> Tenant:
 
 
 def _running(region: Path) -> int:
-    """How many of its processes live; this much is known even of a region that is damaged."""
     with files.opened(region) as fd:
         if not locks.held(fd, 0, count=layout.SLOTS):
             return 0

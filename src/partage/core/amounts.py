@@ -5,7 +5,7 @@ from __future__ import annotations
 from partage.core import errors, quantities
 
 
-def memory_bytes(option: str, text: str) -> int:
+def memory_mib(option: str, text: str) -> int:
     """``2GiB``, ``2Gi``, ``1500M``: Kubernetes' quantities, and with the B that people add."""
     plain = text.removesuffix("B") if text.endswith("iB") else text
     if plain.isdecimal():  # Kubernetes would take it for bytes; nobody who writes it means that
@@ -13,6 +13,6 @@ def memory_bytes(option: str, text: str) -> int:
             f"{option}: {text} has no unit", instead=f"write {text}GiB or {text}MiB"
         )
     try:
-        return quantities.to_mib(plain) * quantities.MIB
+        return quantities.to_mib(plain)
     except errors.QuantityError as error:
         raise errors.InputError(f"{option}: {error.what}", instead=error.instead) from error

@@ -1,0 +1,127 @@
+"""Runs: what ``partage run`` costs before the program starts, and how many grants a ledger gives.
+
+The start is the time of ``partage run -- python -c pass`` less that of ``python -c pass``, whole
+processes by the clock, in turns, on simulated cards. A real driver adds what it takes to open NVML.
+
+A grant is the whole transaction: the lease made and locked, everybody's lease looked at, the queue
+settled by the core, the row written, and all of it given back. The floor is a transaction that
+writes and removes one row in the same file. Several processes ask for theirs at the same time, as
+fast as they can.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+
+from bench import measuring
+from native import refreshing
+from partage.core import demands
+from partage.local import granting, leases, ledger, machine, requests, sessions, simulating
+
+_CARDS = "4x64GiB"
+_STARTS = 25
+_GRANTS = 300
+_LIVING = 50
+_PROCESSES = 4
+_AIM_MS = 150
+_AIM_GRANTS = 40.0  # times the floor
+
+
+def run() -> Iterator[measuring.Result]:
+    """All lines."""
+    if not (refreshing.LIB / "simulated" / "libnvidia-ml.so.1").exists():
+        yield measuring.Note("left out: build the simulated driver first, with `python -m native`")
+        return
+    with tempfile.TemporaryDirectory(prefix="partage-bench-") as folder:
+        os.environ["PARTAGE_STATE"] = folder
+        simulating.switch(_CARDS, os.environ)
+        yield from _starts()
+        with sessions.opened(os.environ) as here:
+            yield from _grants(here)
+        yield _together()
+
+
+def _starts() -> Iterator[measuring.Result]:
+    plain = [sys.executable, "-c", "pass"]
+    partage = str(pathlib.Path(sys.executable).with_name("partage"))
+    shared = [partage, "run", "--memory", "4GiB", "--compute", "30%", "--", *plain]
+    _called(shared)  # the first one measures what a context costs
+    took_us, bare_us = measuring.compare_us(
+        lambda: _called(shared), lambda: _called(plain), rounds=_STARTS
+    )
+    yield measuring.Amount(
+        what=f"from the command to the program, over its bare start ({bare_us / 1000:.0f} ms)",
+        amount=(took_us - bare_us) / 1000,
+        unit="ms",
+        aim=_AIM_MS,
+    )
+
+
+def _called(command: list[str]) -> None:
+    subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
+
+
+def _grants(here: sessions.Session) -> Iterator[measuring.Result]:
+    seen = machine.see(here.driver)
+    held: list[leases.Lease] = []
+    for living in (0, _LIVING):
+        while len(held) < living:
+            held.append(granting.ask(here, seen, _asking(), time.time())[0])
+        took_us, floor_us = measuring.compare_us(
+            lambda: _granted(here, seen), lambda: _row(here.book), rounds=_GRANTS
+        )
+        yield measuring.Line(
+            what=f"a grant taken and given back, {living} others living",
+            took_us=took_us,
+            floor="writing a row",
+            floor_us=floor_us,
+            aim=_AIM_GRANTS,
+        )
+    for lease in held:
+        granting.leave(here, lease)
+
+
+def _asking() -> granting.Asking:
+    wishes = requests.Wishes(memory="1GiB", compute="1%")
+    asked: demands.PodDemand = requests.demand(wishes, ())
+    return granting.Asking(demand=asked, program="bench")
+
+
+def _granted(here: sessions.Session, seen: machine.Seen) -> None:
+    lease, outcome = granting.ask(here, seen, _asking(), time.time())
+    if outcome.entry.grant is None:
+        raise RuntimeError("there should have been room")
+    granting.leave(here, lease)
+
+
+def _row(book: ledger.Ledger) -> None:
+    with book.deciding():
+        book.set_fact("bench", "row")
+
+
+def _together() -> measuring.Result:
+    """Processes that ask as fast as they can, on one ledger."""
+    with multiprocessing.get_context("spawn").Pool(_PROCESSES) as pool:
+        rates = pool.map(_rate, [_GRANTS] * _PROCESSES)
+    return measuring.Amount(
+        what=f"grants a second on one ledger, {_PROCESSES} processes at once",
+        amount=sum(rates),
+        unit="/s",
+    )
+
+
+def _rate(count: int) -> float:
+    simulating.switch(os.environ["PARTAGE_SIMULATE"], os.environ)
+    with sessions.opened(os.environ) as here:
+        seen = machine.see(here.driver)
+        began = time.monotonic()
+        for _ in range(count):
+            _granted(here, seen)
+        return count / (time.monotonic() - began)

@@ -1,0 +1,49 @@
+"""The options by which a share is asked for, the same for every command that takes them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from partage.local import requests
+
+_FIELDS = ("cards", "memory", "compute", "exclusive", "models", "chosen", "policy", "limits")
+_OPTIONS = (
+    click.option("--cards", metavar="N", help="How many cards, or all; 1 if nothing is said."),
+    click.option("--memory", metavar="AMOUNT", help="Of each card: 4GiB, 4096MiB, or 25%."),
+    click.option(
+        "--compute", metavar="PCT[:CEILING]", help="Share of each card's time: 30%, or 30%:80%."
+    ),
+    click.option("--exclusive", is_flag=True, help="Cards that nobody else is on."),
+    click.option(
+        "--model", "models", metavar="NAME", multiple=True, help="Only cards named like this."
+    ),
+    click.option("--card", "chosen", metavar="UUID|INDEX", multiple=True, help="Only these cards."),
+    click.option(
+        "--policy",
+        type=click.Choice(["priced", "binpack", "spread"]),
+        help="How to choose among cards with room; priced if nothing is said.",
+    ),
+    click.option(
+        "--limits",
+        metavar="NAME=AMOUNT",
+        multiple=True,
+        help="In the words of another system: aliyun.com/gpu-mem=3.",
+    ),
+)
+
+
+def options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command these options; it gets them as one argument, ``wishes``."""
+
+    @functools.wraps(command)
+    def called(**given: Any) -> Any:
+        asked = {name: given.pop(name) for name in _FIELDS}
+        return command(wishes=requests.Wishes(**asked), **given)
+
+    for option in reversed(_OPTIONS):
+        called = option(called)
+    return called

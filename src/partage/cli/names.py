@@ -1,0 +1,41 @@
+"""Names of programs that run, for completion in a shell.
+
+Whoever presses a key wants a name or nothing: the ledger is only read, none is made, and whatever
+goes wrong is told when the command itself is run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+
+import click
+from click.shell_completion import CompletionItem
+
+from partage.core import errors
+
+
+def complete(
+    _context: click.Context, _parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Those that run, that this user may change, and that begin so."""
+    with contextlib.suppress(errors.PartageError, OSError, sqlite3.Error):
+        return [item for item in _items() if item.value.startswith(incomplete)]
+    return []
+
+
+def _items() -> list[CompletionItem]:
+    from partage.core import demands
+    from partage.local import ledger, places, sweeping
+
+    place = places.there(places.where(os.environ))
+    if place is None:
+        return []
+    with ledger.read(place) as book:
+        living = sweeping.look(place, book.all()).living
+    return [
+        CompletionItem(each.name, help=demands.described(each.demand.containers[0].demand))
+        for each in living
+        if each.grant is not None and sweeping.mine(each)
+    ]

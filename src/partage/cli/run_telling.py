@@ -1,0 +1,105 @@
+"""Telling a person who waits where he stands: on a terminal in one place, else in a line each time.
+
+On standard error, as standard output is the program's. The same few lines are written over until
+the program starts, and are gone then.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from typing import TextIO
+
+import click
+
+from partage.cli import tables
+from partage.core import demands
+from partage.local import granting, places, reasons, running
+
+_MOST_HOLDERS = 3
+
+
+def telling(out: TextIO) -> running.Telling:
+    """Until the program starts, or nothing more is to be waited for."""
+    teller = _Live(out) if out.isatty() else _Lines(out)
+    return running.Telling(note, teller.show, out.isatty(), teller.clear)
+
+
+def note(text: str) -> None:
+    """What one should know, and may ignore."""
+    click.echo(f"partage: {text}", err=True)
+
+
+def lines(outcome: granting.Outcome, now_s: float) -> list[str]:
+    """Where one stands: the place, what it waits for, and who has that."""
+    entry, place = outcome.entry, outcome.waiting.place if outcome.waiting else 1
+    asked = demands.described(entry.demand.containers[0].demand)
+    since = age(now_s - entry.asked_at)
+    found = [
+        f"partage: {entry.name} waits for {asked} ({since}): place {place} of {outcome.queue}",
+        f"  {reasons.told(outcome.waiting)}",
+    ]
+    if outcome.holders:
+        first = outcome.holders[:_MOST_HOLDERS]
+        names = ", ".join(
+            f"{each.name} ({places.user_name(each.uid)}, {age(now_s - (each.granted_at or now_s))})"
+            for each in first
+        )
+        more = len(outcome.holders) - len(first)
+        found.append(f"  held by {names}" + (f" and {more} more" if more else ""))
+    return found
+
+
+def age(seconds: float) -> str:
+    """As kubectl writes it: ``42s``, ``12m``, ``3h5m``, ``2d4h``."""
+    whole = max(0, int(seconds))
+    if whole < 120:
+        return f"{whole}s"
+    if whole < 7200:
+        return f"{whole // 60}m"
+    if whole < 172800:
+        return f"{whole // 3600}h{whole % 3600 // 60}m"
+    return f"{whole // 86400}d{whole % 86400 // 3600}h"
+
+
+class _Lines:
+    """For a log: one line when one comes, and whenever the place changes."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._place = 0
+
+    def show(self, outcome: granting.Outcome) -> None:
+        place = outcome.waiting.place if outcome.waiting else 1
+        if place != self._place:
+            self._place = place
+            text = ";".join(lines(outcome, time.time())) + "\n"
+            self._out.write(tables.printable(text[:-1]) + "\n")
+            self._out.flush()
+
+    def clear(self) -> None:
+        """What was said stays."""
+
+
+class _Live:
+    """For a terminal: the same lines again and again."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._drawn = 0
+
+    def show(self, outcome: granting.Outcome) -> None:
+        width = max(20, shutil.get_terminal_size().columns - 1)
+        shown = [tables.printable(line)[:width] for line in lines(outcome, time.time())]
+        shown.append("  Ctrl-C leaves the queue")
+        self.clear()
+        self._out.write("".join(f"{line}\n" for line in shown))
+        self._out.flush()
+        self._drawn = len(shown)
+
+    def clear(self) -> None:
+        """Nothing of it stays."""
+        if self._drawn:
+            self._out.write(f"\x1b[{self._drawn}F\x1b[J")
+            self._out.flush()
+        self._drawn = 0

@@ -1,0 +1,135 @@
+"""Cells: what is written in the tables of ``partage top`` and ``partage ps``, and how grave it is.
+
+What nobody can tell is ``N/A``. What others wrote is passed on without what would move the cursor.
+How cells get to a screen or into a pipe is told in :mod:`partage.cli.top_drawing`.
+"""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+from partage.cli import tables
+from partage.core.quantities import MIB
+from partage.fence import limits
+
+UNKNOWN = "N/A"
+
+_MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86400
+# Below how many seconds, in which unit, and which smaller one is told beside it; kubectl's way.
+_AGES = (
+    (2 * _MINUTE_S, 1, "s", 0, ""),
+    (10 * _MINUTE_S, _MINUTE_S, "m", 1, "s"),
+    (3 * _HOUR_S, _MINUTE_S, "m", 0, ""),
+    (8 * _HOUR_S, _HOUR_S, "h", _MINUTE_S, "m"),
+    (2 * _DAY_S, _HOUR_S, "h", 0, ""),
+    (8 * _DAY_S, _DAY_S, "d", _HOUR_S, "h"),
+)
+
+
+class Tone(enum.Enum):
+    """How grave a cell is."""
+
+    PLAIN = "plain"
+    FAINT = "faint"
+    GOOD = "good"
+    WARNING = "warning"
+    BAD = "bad"
+
+
+class Cell(msgspec.Struct, frozen=True):
+    """A text with a tone, and what else is drawn of it on a terminal."""
+
+    text: str
+    tone: Tone = Tone.PLAIN
+    part: float | None = None  # what a bar beside it shows
+    rank: float | str | None = None  # what it is sorted by; None: nobody can tell
+    trend: tuple[float | None, ...] = ()  # parts of the past, the newest last
+
+
+Row = tuple[Cell, ...]
+
+
+def text(written: str | None) -> Cell:
+    """A name, or another text of others."""
+    if not written:
+        return Cell(UNKNOWN, Tone.FAINT)
+    plain = tables.printable(written)
+    return Cell(plain, rank=plain.casefold())
+
+
+def bad(written: str) -> Cell:
+    """What is wrong."""
+    return Cell(tables.printable(written), Tone.BAD)
+
+
+def number(amount: int | None) -> Cell:
+    return Cell(UNKNOWN, Tone.FAINT) if amount is None else Cell(str(amount), rank=amount)
+
+
+def count(amount: int | None) -> Cell:
+    """Of what should not happen."""
+    return Cell(str(amount), Tone.BAD, rank=amount) if amount else number(amount)
+
+
+def mib(amount_bytes: int | None) -> Cell:
+    """Rounded up: what is there is shown."""
+    return number(None if amount_bytes is None else -(-amount_bytes // MIB))
+
+
+def used(amount_bytes: int | None, granted_mib: int) -> Cell:
+    """Memory, as grave as little is left of what was granted."""
+    cell = mib(amount_bytes)
+    if not amount_bytes or not granted_mib:
+        return cell
+    return Cell(cell.text, _tone(amount_bytes / MIB / granted_mib), rank=cell.rank)
+
+
+def percent(amount: float | None) -> Cell:
+    return Cell(UNKNOWN, Tone.FAINT) if amount is None else Cell(f"{amount:.0f}%", rank=amount)
+
+
+def waited(throttled_percent: float | None) -> Cell:
+    """The time that launches were held back."""
+    cell = percent(throttled_percent)
+    return Cell(cell.text, Tone.WARNING, rank=cell.rank) if throttled_percent else cell
+
+
+def bar(amount: int | None, of: int) -> Cell:
+    """How much of something; on a terminal with a bar."""
+    if amount is None or of <= 0:
+        return Cell(UNKNOWN, Tone.FAINT)
+    part = amount / of
+    return Cell(f"{100 * part:.0f}%", _tone(part), part, rank=part)
+
+
+def health(healthy: bool) -> Cell:
+    return Cell("healthy", Tone.GOOD) if healthy else Cell("sick", Tone.BAD)
+
+
+def asked(mode: str, compute_percent: int, ceiling_percent: int | None) -> Cell:
+    """What was promised of a card's time."""
+    texts: dict[str, tuple[str, int]] = {
+        limits.Mode.NONE: ("all", 100),
+        limits.Mode.FIXED: (f"{compute_percent}%", compute_percent),
+        limits.Mode.BURST: (f"{compute_percent}%-{ceiling_percent}%", compute_percent),
+    }
+    written, rank = texts.get(mode, ("best effort", 0))
+    return Cell(written, rank=rank)
+
+
+def age(seconds: float) -> Cell:
+    """How long, the way kubectl tells it: ``90s``, ``5m10s``, ``47h``."""
+    whole = max(0, int(seconds))
+    for below, unit, name, rest, rest_name in _AGES:
+        if whole < below:
+            less = f"{whole % unit // rest}{rest_name}" if rest and whole % unit // rest else ""
+            return Cell(f"{whole // unit}{name}{less}", rank=seconds)
+    return Cell(f"{whole // _DAY_S}d", rank=seconds)
+
+
+def _tone(part: float) -> Tone:
+    if part >= 0.9:
+        return Tone.BAD
+    return Tone.WARNING if part >= 0.6 else Tone.GOOD

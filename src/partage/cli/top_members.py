@@ -1,0 +1,69 @@
+"""Whose a process is, before a signal is sent to it.
+
+The ledger names the program of a tenant, and the fence names processes behind it, but both are
+written by the tenant: he may be wrong, he may lie, ids come again, and in a container they are
+other ids. Whoever signals as root must not be led to somebody else's process by that. So only what
+the kernel says counts:
+
+- it has the tenant's lease open for writing, which only he and those who inherited it have; or
+- it is the program itself: it runs as the tenant's user and was started before the grant; or
+- it descends from that program.
+
+A process of which none of this is true, or can be read, is left alone.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from partage.cli import top_pages
+from partage.local import processes
+
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_SLACK_S = 1.0  # clocks are rounded, and corrected
+
+
+def belongs(pid: int, target: top_pages.Target) -> bool:
+    """Whether the kernel says that a process is the target's."""
+    if pid <= 1:
+        return False
+    if _has_lease(pid, target.lease):
+        return True
+    if not _is_program(target):
+        return False
+    return target.pid in processes.ancestors(pid)
+
+
+def _has_lease(pid: int, lease: str) -> bool:
+    """Others have it open for a moment too, to look at it; they only read."""
+    try:
+        wanted = Path(lease).stat()
+    except OSError:
+        return False
+    return any(os.path.samestat(found, wanted) for found in _written(pid))
+
+
+def _written(pid: int) -> Iterator[os.stat_result]:
+    """The files that a process has open for writing, as far as this user may see them."""
+    try:
+        links = list(Path(f"/proc/{pid}/fd").iterdir())
+    except OSError:
+        return
+    for link in links:
+        try:
+            if link.lstat().st_mode & stat.S_IWUSR:
+                yield link.stat()
+        except OSError:
+            continue  # closed meanwhile
+
+
+def _is_program(target: top_pages.Target) -> bool:
+    found = processes.stat(target.pid)
+    if target.pid <= 1 or found is None or processes.owner(target.pid) != target.uid:
+        return False
+    lived_s = time.clock_gettime(time.CLOCK_BOOTTIME) - found.started_ticks / _TICKS_PER_S
+    return lived_s + _SLACK_S >= time.time() - target.since

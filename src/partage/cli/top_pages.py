@@ -1,0 +1,113 @@
+"""Pages: what ``partage top`` and ``partage ps`` show of one moment, as tables of cells.
+
+An agent's report and a view of this machine become the same kind of page
+(:mod:`partage.cli.top_rows`, :mod:`partage.cli.ps_rows`), so that one screen shows both. A page
+knows neither keys nor colours; what the user chose to see of it is told here too, as functions that
+give another page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from partage.cli import top_cells
+
+Key = tuple[str, ...]
+AS_IT_COMES = -1  # a column to sort by: none
+
+
+class Target(msgspec.Struct, frozen=True, kw_only=True):
+    """Whom a signal would reach; what proves it is told in :mod:`partage.cli.top_members`."""
+
+    name: str
+    user: str
+    uid: int
+    pid: int  # of the program that was started; it may have ended
+    processes: tuple[int, ...]  # others, as they say themselves
+    since: float  # seconds since 1970; the program was started before
+    lease: str  # the file that its processes have open
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True):
+    """One row."""
+
+    cells: top_cells.Row
+    key: Key = ()  # what makes it the same in two pages
+    words: str = ""  # what a filter looks at
+    target: Target | str = ""  # or why it cannot be signalled
+
+
+class Block(msgspec.Struct, frozen=True):
+    """One table."""
+
+    header: tuple[str, ...]
+    lines: tuple[Line, ...]
+
+
+class Page(msgspec.Struct, frozen=True, kw_only=True):
+    """One moment of a machine."""
+
+    node: str
+    about: str = ""  # what else the heading says; without it a pipe gets no heading
+    taken_ns: int  # since 1970
+    cards: Block
+    tenants: Block
+    others: tuple[Block, ...] = ()  # who waits and who else is there: these can be selected too
+    problems: Block
+    nothing: str = ""  # a sentence, if there is nothing to see
+
+    @property
+    def blocks(self) -> list[Block]:
+        """Those with anything in them, in their order."""
+        every = (self.cards, self.tenants, *self.others, self.problems)
+        return [block for block in every if block.lines]
+
+    @property
+    def selectable(self) -> list[Line]:
+        """What the arrows move through."""
+        return [line for block in (self.tenants, *self.others) for line in block.lines]
+
+
+def ordered(page: Page, column: int, *, descending: bool) -> Page:
+    """The tenants by a column; those of whom nobody can tell come last either way."""
+    if column == AS_IT_COMES:
+        return page
+    known = [line for line in page.tenants.lines if line.cells[column].rank is not None]
+    unknown = [line for line in page.tenants.lines if line.cells[column].rank is None]
+    known.sort(key=_by(column), reverse=descending)
+    lines = (*known, *unknown)
+    return msgspec.structs.replace(page, tenants=Block(page.tenants.header, lines))
+
+
+def largest_first(page: Page, column: int) -> bool:
+    """How a column is sorted until somebody reverses it: numbers from the top, names from a."""
+    ranks = (
+        [] if column == AS_IT_COMES else [each.cells[column].rank for each in page.tenants.lines]
+    )
+    return any(rank is not None and not isinstance(rank, str) for rank in ranks)
+
+
+def filtered(page: Page, wanted: str) -> Page:
+    """Those whose name, user or the like has this in it."""
+    if not wanted:
+        return page
+    return msgspec.structs.replace(
+        page,
+        tenants=_kept(page.tenants, wanted.casefold()),
+        others=tuple(_kept(block, wanted.casefold()) for block in page.others),
+    )
+
+
+def _by(column: int) -> Callable[[Line], tuple[bool, float, str]]:
+    def key(line: Line) -> tuple[bool, float, str]:
+        rank = line.cells[column].rank
+        return (True, 0.0, rank) if isinstance(rank, str) else (False, rank or 0.0, "")
+
+    return key
+
+
+def _kept(block: Block, wanted: str) -> Block:
+    lines = tuple(line for line in block.lines if wanted in line.words.casefold())
+    return Block(block.header, lines)

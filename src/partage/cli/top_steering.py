@@ -1,0 +1,171 @@
+"""Steering: what a key does to the screen of ``partage top``.
+
+A pure function of what the user sees (:class:`State`) and the page that is there. What a key does
+to the world it only names (:class:`Act`); a signal needs two keys, and the second is never
+anything but ``y``.
+
+A tenant that ends while it is selected takes the selection with it. It does not slide to a
+neighbour, whom nobody chose; the next arrow goes on from the same row.
+"""
+
+from __future__ import annotations
+
+import enum
+import signal
+
+import msgspec
+
+from partage.cli import top_keys, top_pages
+
+SIGNALS = {"T": signal.SIGTERM, "K": signal.SIGKILL, "I": signal.SIGINT}
+HELP = (
+    ("up, down, j, k", "select the next tenant"),
+    ("page up, page down, home, end", "the same, faster"),
+    ("left, right, comma, dot", "sort by another column"),
+    ("r", "reverse the order"),
+    ("/", "show only names and users with a text in them; enter keeps it"),
+    ("T, K, I", "send SIGTERM, SIGKILL or SIGINT to the selected tenant; asks first"),
+    ("escape", "cancel: the question, the filter, the selection"),
+    ("h, ?", "this page; any key leaves it"),
+    ("q, ctrl-c", "quit"),
+)
+
+_ENDS = (top_keys.INTERRUPT, top_keys.END_OF_INPUT)
+_LONGEST_FILTER = 60  # characters
+_SORTS = {top_keys.LEFT: -1, ",": -1, top_keys.RIGHT: 1, ".": 1}
+
+
+class Mode(enum.Enum):
+    """What keys mean."""
+
+    BROWSING = "browsing"
+    FILTERING = "filtering"
+    ASKING = "asking"
+    HELPING = "helping"
+
+
+class Act(enum.Enum):
+    """What the screen has to do, beyond being drawn."""
+
+    NOTHING = "nothing"
+    QUIT = "quit"
+    ASK = "ask"  # whether the signal of the state shall be sent
+    SEND = "send"
+    DROP = "drop"  # do not send it
+
+
+class State(msgspec.Struct, frozen=True, kw_only=True):
+    """What the user sees of a page, and how."""
+
+    mode: Mode = Mode.BROWSING
+    selected: top_pages.Key | None = None
+    row: int = -1  # where the selection is, or was, among those that can be selected
+    column: int = top_pages.AS_IT_COMES
+    descending: bool = False
+    wanted: str = ""  # a filter
+    signal: signal.Signals = signal.SIGTERM
+    said: str = ""  # at the bottom, until the next key
+
+
+def shown(state: State, page: top_pages.Page) -> top_pages.Page:
+    """The page as the user wants it."""
+    kept = top_pages.filtered(page, state.wanted)
+    return top_pages.ordered(kept, state.column, descending=state.descending)
+
+
+def settled(state: State, page: top_pages.Page) -> State:
+    """The state on a page that is new: who was selected may be elsewhere, or gone."""
+    keys = [line.key for line in page.selectable]
+    if state.selected in keys:
+        return msgspec.structs.replace(state, row=keys.index(state.selected))
+    return msgspec.structs.replace(state, selected=None, row=min(state.row, len(keys) - 1))
+
+
+def selected(state: State, page: top_pages.Page) -> top_pages.Line | None:
+    """Whom the user chose."""
+    return next((line for line in page.selectable if line.key == state.selected), None)
+
+
+def pressed(state: State, key: str, page: top_pages.Page, leap: int) -> tuple[State, Act]:
+    """What a key does on a shown page; ``leap`` is how many lines a page up or down goes."""
+    if key in _ENDS:
+        return state, Act.QUIT
+    state = msgspec.structs.replace(state, said="")
+    if state.mode is Mode.ASKING:
+        sure = key in ("y", "Y")
+        return _with(state, mode=Mode.BROWSING), Act.SEND if sure else Act.DROP
+    if state.mode is Mode.HELPING:
+        return _with(state, mode=Mode.BROWSING), Act.NOTHING
+    if state.mode is Mode.FILTERING:
+        return _typed(state, key), Act.NOTHING
+    return _browsed(state, key, page, leap)
+
+
+def asked(state: State, question: str) -> State:
+    """The next key is the answer."""
+    return _with(state, mode=Mode.ASKING, said=question)
+
+
+def _browsed(state: State, key: str, page: top_pages.Page, leap: int) -> tuple[State, Act]:
+    if key in ("q", "Q"):
+        return state, Act.QUIT
+    if key in SIGNALS:
+        return _with(state, signal=SIGNALS[key]), Act.ASK
+    if key in _SORTS:
+        return _sorted(state, _SORTS[key], page), Act.NOTHING
+    if key == "r":
+        return _with(state, descending=not state.descending), Act.NOTHING
+    if key == "/":
+        return _with(state, mode=Mode.FILTERING), Act.NOTHING
+    if key in ("h", "?"):
+        return _with(state, mode=Mode.HELPING), Act.NOTHING
+    if key == top_keys.ESCAPE:
+        return _cancelled(state), Act.NOTHING
+    return _moved(state, key, page, leap), Act.NOTHING
+
+
+def _typed(state: State, key: str) -> State:
+    if key == top_keys.ESCAPE:
+        return _with(state, mode=Mode.BROWSING, wanted="")
+    if key == top_keys.ENTER:
+        return _with(state, mode=Mode.BROWSING)
+    if key == top_keys.BACKSPACE:
+        return _with(state, wanted=state.wanted[:-1])
+    if len(key) == 1:
+        return _with(state, wanted=(state.wanted + key)[:_LONGEST_FILTER])
+    return state
+
+
+def _sorted(state: State, step: int, page: top_pages.Page) -> State:
+    """By the next column; the order in which they come has a place among them."""
+    places = len(page.tenants.header) + 1
+    column = (state.column + 1 + step) % places - 1
+    descending = top_pages.largest_first(page, column)
+    return _with(state, column=column, descending=descending)
+
+
+def _cancelled(state: State) -> State:
+    """The filter first, then the selection."""
+    return _with(state, wanted="") if state.wanted else _with(state, selected=None)
+
+
+def _moved(state: State, key: str, page: top_pages.Page, leap: int) -> State:
+    lines = page.selectable
+    # Without a selection the row is where it was: one back, so that down comes to it.
+    row = state.row if state.selected or state.row < 0 else state.row - 1
+    wanted = {
+        **dict.fromkeys((top_keys.DOWN, "j"), row + 1),
+        **dict.fromkeys((top_keys.UP, "k"), row - 1 if state.selected else row),
+        top_keys.PAGE_DOWN: row + leap,
+        top_keys.PAGE_UP: row - leap,
+        top_keys.HOME: 0,
+        top_keys.END: len(lines) - 1,
+    }
+    if key not in wanted or not lines:
+        return state
+    row = min(max(wanted[key], 0), len(lines) - 1)
+    return _with(state, row=row, selected=lines[row].key)
+
+
+def _with(state: State, **changes: object) -> State:
+    return msgspec.structs.replace(state, **changes)

@@ -1,0 +1,169 @@
+"""Examinations of the ledger, its disk, who may use it, and what ended programs left there."""
+
+from __future__ import annotations
+
+import collections
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from partage.fence import roots, tenants
+from partage.local import findings, places, schema, setting_up
+from partage.local import leases as lease_files
+from partage.local import ledger as ledgers
+
+_LEAST_BYTES = 1 << 20  # that a ledger should be able to grow by
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_SETUP = "`sudo partage setup`"
+
+
+def ledger(around: findings.Around) -> Iterator[findings.Finding]:
+    """Where it is, whose, and what is in it."""
+    place = places.there(around.path)
+    if place is None or not place.ledger.exists():
+        yield findings.ok("ledger", f"{around.path}: the first `partage run` makes it")
+        return
+    with ledgers.read(place) as book:
+        damage = book.damage()
+    if damage:
+        yield findings.problem(
+            "ledger",
+            f"{place.ledger} is damaged ({damage})",
+            "move it away: who runs is found again by the leases beside it",
+        )
+        return
+    living = around.swept.living
+    running = sum(each.grant is not None for each in living)
+    yield _whose(
+        around,
+        place,
+        f"{place.ledger}, version {len(schema.STEPS)}: {running} run, {len(living) - running} wait",
+    )
+
+
+def disk(around: findings.Around) -> Iterator[findings.Finding]:
+    """Whether the ledger can be written there; the file that tries it never has a name."""
+    folder = next(each for each in (around.path, *around.path.parents) if each.exists())
+    kind = places.filesystem(folder) or "N/A"
+    if places.is_network(kind):
+        yield findings.problem(
+            "disk",
+            f"{folder} is on a network file system ({kind})",
+            f"name a folder on a local disk in {places.VARIABLE}, or run {_SETUP}",
+        )
+        return
+    trouble = _trouble(folder) if os.access(folder, os.X_OK) else None
+    if trouble is None:
+        yield findings.ok("disk", f"{folder} is on {kind}")
+    else:
+        yield findings.problem("disk", f"{folder} ({kind}): {trouble.strerror}", _remedy(trouble))
+
+
+def permissions(around: findings.Around) -> Iterator[findings.Finding]:
+    """Whether this user is a member, and whether modes are as `partage setup` makes them."""
+    if not around.path.exists():
+        yield findings.ok("permissions", f"{around.path} is not there yet")
+        return
+    status = around.path.stat()
+    if around.place is None or not around.place.shared:
+        if status.st_uid == os.geteuid():
+            yield findings.ok("permissions", f"{around.path} is yours")
+        else:
+            yield _stranger(around.path, status)
+        return
+    gid = around.place.gid
+    wrong = [
+        f"{part.path}: {what}"
+        for part in setting_up.parts(around.path)
+        if (what := setting_up.wrong(part, gid))
+    ]
+    if wrong:
+        yield findings.problem("permissions", "; ".join(wrong), _SETUP)
+    else:
+        yield findings.ok("permissions", f"you may use what is for group {places.group_name(gid)}")
+
+
+def leases(around: findings.Around) -> Iterator[findings.Finding]:
+    """What programs left that have ended, or that were cut off by a reboot; it takes no card."""
+    if around.place is None:
+        return
+    left = collections.Counter(_owners(around.place, around.swept.ended))
+    mine = left.pop(os.geteuid(), 0)
+    if left and os.geteuid() != 0:
+        whose = ", ".join(f"{count} of {places.user_name(uid)}" for uid, count in left.items())
+        yield findings.note(
+            "leases",
+            f"ended programs of others have left files: {whose}",
+            f"they or root can remove them: {_SETUP}",
+        )
+    elif mine or left:
+        count = mine + left.total()
+        yield findings.ok("leases", f"{count} of ended programs; the next `partage run` clears up")
+    else:
+        yield findings.ok("leases", "no ended program has left anything")
+
+
+def _whose(around: findings.Around, place: places.Place, text: str) -> findings.Finding:
+    if place.shared:
+        return findings.ok("ledger", f"{text}; shared by group {places.group_name(place.gid)}")
+    if around.environ.get(places.VARIABLE) or around.environ.get(places.SIMULATION):
+        return findings.ok("ledger", f"{text}; yours alone")
+    return findings.note(
+        "ledger", f"{text}; yours alone: what others are granted is not seen", _SETUP
+    )
+
+
+def _trouble(folder: Path) -> OSError | None:
+    try:
+        fd = os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        known = (errno.EROFS, errno.EACCES, *_FULL)
+        return error if error.errno in known else None  # not every file system has such files
+    try:
+        os.posix_fallocate(fd, 0, _LEAST_BYTES)
+    except OSError as error:
+        return error if error.errno in (*_FULL, errno.EIO, errno.EROFS) else None
+    finally:
+        os.close(fd)
+    return None
+
+
+def _remedy(trouble: OSError) -> str:
+    if trouble.errno in _FULL:
+        return "make room: nothing can be granted until then"
+    if trouble.errno == errno.EROFS:
+        return f"mount it writable, or name another folder in {places.VARIABLE}"
+    return f"name a folder of yours in {places.VARIABLE}, or ask for {_SETUP}"
+
+
+def _stranger(path: Path, status: os.stat_result) -> findings.Finding:
+    """A place that this user may not use; he may be a member who has not logged in since."""
+    import grp
+
+    group, user = places.group_name(status.st_gid), places.user_name(os.geteuid())
+    try:
+        members = grp.getgrgid(status.st_gid).gr_mem
+    except KeyError:
+        members = []
+    if user in members and status.st_gid not in os.getgroups():
+        text = f"{user} is a member of group {group}, but this login does not know it yet"
+        return findings.problem("permissions", text, f"log in again, or `newgrp {group}`")
+    return findings.problem(
+        "permissions",
+        f"{path} is not for {user}",
+        f"`sudo usermod -aG {group} {user}`, and log in again; or a folder of your own in "
+        f"{places.VARIABLE}",
+    )
+
+
+def _owners(place: places.Place, ended: tuple[str, ...]) -> Iterator[int]:
+    """Of what is left, by user: leases, and fences without one."""
+    for token in ended:
+        found = lease_files.find(place.leases, token)
+        if found is not None:
+            yield found.uid
+    root = roots.find(place.fence)
+    for name in tenants.names(root):
+        if not (place.leases / name.rpartition(".")[2]).exists():
+            yield (root.tenants / name).stat().st_uid

@@ -1,0 +1,100 @@
+"""Fencing a program that is about to start, and what it finds in its environment.
+
+On one machine there are two levels: ``hook``, our library in every process of the program, and
+``advisory``, where it is only told its share. ``driver`` and ``mps`` need somebody who stays, to
+make a cgroup or to end a daemon, and nobody does here.
+
+The fence of one's own program is made of one's own files: it holds programs that go wrong, not
+users who want to get around it (README.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from partage.core import cards, errors
+from partage.dialects import registry
+from partage.fence import advisory, hook, levels, library, limits, roots
+from partage.fence.levels import Level
+from partage.local import entries, places, requests
+
+LEVEL = "PARTAGE_FENCE"  # whoever has it has a share, held or only told
+
+_NOT_HERE = "nobody stays beside a program to look after it"
+
+
+class Fenced(msgspec.Struct, frozen=True):
+    """A fence that holds as soon as the program runs with the environment."""
+
+    level: Level
+    environment: dict[str, str]
+
+
+def probes() -> tuple[levels.Probe, ...]:
+    """Which levels there are for a program on this machine."""
+    found = library.find()
+    return (
+        levels.Probe(Level.DRIVER, available=False, reason=_NOT_HERE),
+        levels.Probe(Level.MPS, available=False, reason=_NOT_HERE),
+        levels.Probe(
+            Level.HOOK,
+            available=not found.problem,
+            reason=found.problem,
+            remedy=found.remedy,
+        ),
+        levels.Probe(Level.ADVISORY, available=True),
+    )
+
+
+def check(minimum: Level) -> Level:
+    """The level that a program will have; refuses what is weaker than somebody wants."""
+    return levels.require(probes(), minimum)
+
+
+def put(
+    place: places.Place,
+    entry: entries.Entry,
+    level: Level,
+    *,
+    context_bytes: Mapping[str, int],
+    inherited: Mapping[str, str],
+) -> Fenced:
+    """Put the fence up."""
+    if entry.container is None:
+        raise errors.LedgerError(f"{entry.name} has no grant yet", instead="wait for it")
+    asked = limits.granted(entry.container, context_bytes=context_bytes)
+    subject = levels.Subject(name=entry.tenant)
+    told = advisory.Advisory().apply(subject, asked).environment
+    if level is Level.ADVISORY:
+        return Fenced(level, told)
+    try:
+        applied = hook.Hook(roots.find(place.fence), inherited=inherited).apply(subject, asked)
+    except OSError as error:
+        raise errors.FenceError(
+            f"the fence of {entry.name} cannot be written: {error.strerror or error}",
+            instead="see `partage doctor`; nothing was started",
+        ) from error
+    return Fenced(level, told | applied.environment)
+
+
+def inside(environ: Mapping[str, str]) -> bool:
+    """Whether this process belongs to a program that has a share."""
+    return LEVEL in environ
+
+
+def environment(entry: entries.Entry, fenced: Fenced, node: cards.Node) -> dict[str, str]:
+    """All that the program is told."""
+    if entry.grant is None or entry.container is None:
+        return {}
+    uuids = ",".join(dict.fromkeys(share.uuid for share in entry.container.shares))
+    family = registry.environment(entry.grant, entry.container, node, requests.SETTINGS)
+    return {
+        **family,
+        "CUDA_VISIBLE_DEVICES": uuids,
+        "NVIDIA_VISIBLE_DEVICES": uuids,
+        "PARTAGE_NAME": entry.name,
+        LEVEL: str(fenced.level),
+        **{name: text for name, text in fenced.environment.items() if text},
+    }

@@ -1,0 +1,254 @@
+"""Places: where a machine keeps its ledger.
+
+::
+
+    <place>/ledger.db    who has what, and who waits (:mod:`partage.local.ledger`)
+    <place>/leases/      one file for each of them, locked while it lives
+    <place>/fence/       the limits of those who run (:mod:`partage.fence.roots`)
+
+There are three places. ``/var/lib/partage/local`` is for all users of the machine, once
+``sudo partage setup`` has made it for a group. Without it each user has one of his own, which knows
+nothing of what others were granted. And whoever says so by ``PARTAGE_STATE`` has one anywhere.
+
+A place for all that this user may not use is an error, never a reason to take his own: two ledgers
+would give the same card away twice. A place on a network file system is refused, because locks and
+SQLite's shared memory need one kernel.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import stat
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+
+from partage.core import errors
+from partage.fence import roots
+
+SHARED = Path("/var/lib/partage/local")
+VARIABLE = "PARTAGE_STATE"
+SIMULATION = "PARTAGE_SIMULATE"
+GROUP = "partage"
+SHARED_MODE = 0o3770  # what a member makes there belongs to the group, and only he removes it
+
+_MOUNTS = Path("/proc/self/mountinfo")
+_OCTAL = re.compile(rb"\\([0-3][0-7]{2})")  # how blanks, and a few others, are written there
+_NETWORK = (
+    "nfs",
+    "cifs",
+    "smb",
+    "fuse",
+    "9p",
+    "lustre",
+    "gpfs",
+    "ceph",
+    "afs",
+    "beegfs",
+    "glusterfs",
+)
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A place that is there."""
+
+    path: Path
+    shared: bool  # whether a group of users shares it
+    gid: int
+
+    @property
+    def ledger(self) -> Path:
+        """The database."""
+        return self.path / "ledger.db"
+
+    @property
+    def leases(self) -> Path:
+        """The folder of the leases."""
+        return self.path / "leases"
+
+    @property
+    def fence(self) -> Path:
+        """The root of the fences."""
+        return self.path / "fence"
+
+    @property
+    def file_mode(self) -> int:
+        """Of a file that everybody who shares the place writes."""
+        return 0o660 if self.shared else 0o600
+
+
+def find(environ: Mapping[str, str], *, shared: Path = SHARED) -> Place:
+    """The place of this user on this machine; his own is made if it is not there yet."""
+    return opened(where(environ, shared=shared))
+
+
+def where(environ: Mapping[str, str], *, shared: Path = SHARED) -> Path:
+    """Where that is, or will be."""
+    named = environ.get(VARIABLE)
+    if named:
+        return Path(named).absolute()
+    if environ.get(SIMULATION):
+        return own(environ) / f"simulated-{_plain(environ[SIMULATION])}"
+    with _explained(shared):
+        return shared if shared.exists() else own(environ)
+
+
+def own(environ: Mapping[str, str]) -> Path:
+    """Where a user's own place is."""
+    base = environ.get("XDG_STATE_HOME", "")
+    state = Path(base) if base.startswith("/") else Path.home() / ".local/state"
+    return state / "partage"
+
+
+def opened(path: Path) -> Place:
+    """The place at a path: as somebody set it up, or made here for this user alone."""
+    found = there(path)
+    if found is not None:
+        return found
+    with _explained(path):
+        _check_kernel(path)
+        path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        real = path.resolve()
+        _make(real, mode=0o700, gid=-1, reach=roots.Reach.OWNER)
+        _settle(real, 0o700, -1)
+        return _place(path)
+
+
+def there(path: Path) -> Place | None:
+    """The place at a path, if somebody has made it."""
+    with _explained(path):
+        _check_access(path)
+        return _place(path) if (path / "leases").is_dir() else None
+
+
+def set_up(path: Path, gid: int, fill: Callable[[Place], object]) -> Place:
+    """Make a place for a group; whoever does it is root, and once more is no harm.
+
+    What else belongs there is made by ``fill``. The group gets in when all of it is there, so that
+    no member can have made a part of it before.
+    """
+    with _explained(path):
+        _check_kernel(path)
+        place = _make(path, mode=SHARED_MODE, gid=gid, reach=roots.Reach.GROUP)
+        fill(place)
+        _settle(path, SHARED_MODE, gid)
+        return place
+
+
+def filesystem(path: Path, mounts: Path = _MOUNTS) -> str:
+    """The type of the file system that a path is on, or will be; empty if nobody can tell."""
+    nearest = next((p for p in (path, *path.parents) if p.exists()), Path("/")).resolve()
+    best, kind = -1, ""
+    with contextlib.suppress(OSError):
+        for line in mounts.read_bytes().splitlines():
+            fields, _, source = line.partition(b" - ")
+            point = Path(os.fsdecode(_OCTAL.sub(_byte, fields.split()[4])))
+            if nearest.is_relative_to(point) and len(point.parts) >= best:
+                best, kind = len(point.parts), source.split()[0].decode()
+    return kind
+
+
+def _byte(match: re.Match[bytes]) -> bytes:
+    return bytes([int(match[1], 8)])
+
+
+def is_network(kind: str) -> bool:
+    """Whether a file system of this type may be shared by machines."""
+    return kind.startswith(_NETWORK)
+
+
+def _plain(cards: str) -> str:
+    """A text as the name of a folder."""
+    return "".join(c if c.isalnum() or c in ".,_-" else "_" for c in cards)[:100]
+
+
+def _check_access(path: Path) -> None:
+    """Whose place it is, is told before anything in it is looked at."""
+    if not path.exists() or os.access(path, os.R_OK | os.W_OK | os.X_OK):
+        return
+    status = path.stat()
+    if os.geteuid() in (0, status.st_uid):
+        return  # the disk is read-only
+    if not status.st_mode & stat.S_ISGID:
+        raise errors.LedgerError(
+            f"{path} belongs to {user_name(status.st_uid)}",
+            instead=f"name a folder of yours in {VARIABLE}, or run `sudo partage setup`",
+        )
+    if status.st_gid in {os.getegid(), *os.getgroups()}:
+        return
+    group = group_name(status.st_gid)
+    raise errors.LedgerError(
+        f"{path} is for the members of group {group}, and you are none",
+        instead=f"ask for `sudo usermod -aG {group} {user_name(os.geteuid())}`, and log in again",
+    )
+
+
+def _place(path: Path) -> Place:
+    status = (path / "leases").stat()
+    return Place(path, bool(status.st_mode & stat.S_ISGID), status.st_gid)
+
+
+def group_name(gid: int) -> str:
+    """The name of a group, or its number."""
+    import grp
+
+    try:
+        return grp.getgrgid(gid).gr_name
+    except KeyError:
+        return str(gid)
+
+
+def user_name(uid: int) -> str:
+    """The name of a user, or its number."""
+    import pwd
+
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def _make(path: Path, *, mode: int, gid: int, reach: roots.Reach) -> Place:
+    """The leases come last: what has them is complete."""
+    with contextlib.suppress(FileExistsError):
+        path.mkdir(mode=0o700)
+    roots.prepare(path / "fence", reach=reach, gid=None if gid < 0 else gid)
+    with contextlib.suppress(FileExistsError):
+        (path / "leases").mkdir(mode=0o700)
+    _settle(path / "leases", mode, gid)
+    return _place(path)
+
+
+def _settle(path: Path, mode: int, gid: int) -> None:
+    """The mode of a folder of ours; what somebody else has put in its place is left alone."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        status = os.fstat(fd)
+        if status.st_uid == os.geteuid() and stat.S_IMODE(status.st_mode) != mode:
+            os.fchown(fd, -1, gid)
+            os.fchmod(fd, mode)
+    finally:
+        os.close(fd)
+
+
+def _check_kernel(path: Path) -> None:
+    kind = filesystem(path)
+    if is_network(kind):
+        raise errors.LedgerError(
+            f"{path} is on a network file system ({kind}), where a ledger cannot be kept",
+            instead=f"name a folder on a local disk in {VARIABLE}, or run `sudo partage setup`",
+        )
+
+
+@contextlib.contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise errors.LedgerError(
+            f"{error.filename or path} cannot be used ({error.strerror})",
+            instead=f"see `partage doctor`, or name another folder in {VARIABLE}",
+        ) from error

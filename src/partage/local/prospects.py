@@ -1,0 +1,73 @@
+"""Prospects: would a request fit now, if not what is in the way, and would it ever."""
+
+from __future__ import annotations
+
+import msgspec
+
+from partage.core import demands, grants, refusals
+from partage.local import (
+    entries,
+    granting,
+    machine,
+    queueing,
+    reasons,
+    requests,
+    sessions,
+    sweeping,
+)
+
+_LAST = 1 << 62  # after everybody who waits
+
+
+class Prospect(msgspec.Struct, frozen=True, kw_only=True):
+    """What would become of a request."""
+
+    asks: str
+    fits: bool  # now
+    ever: bool
+    cards: tuple[int, ...] = ()  # it would get
+    reason: str = ""  # why not now
+    held_by: tuple[str, ...] = ()  # names of programs in the way; foreign ones by process id
+    place: int = 0  # in the queue, if it waited; 1 is next
+    simulated: bool = False
+
+
+def prospect(here: sessions.Session, wishes: requests.Wishes, *, priority: int = 0) -> Prospect:
+    """Ask without taking anything."""
+    seen = machine.see(here.driver)
+    living = sweeping.look(here.place, here.book.all()).living
+    found = machine.understood(seen, living, here.place)
+    demand = requests.demand(wishes, found.node.cards)
+    known, tickets = granting.world(found.node, living)
+    ticket = queueing.Ticket(
+        token="prospect", name="it", demand=demand, priority=priority, seq=_LAST
+    )
+    answer = queueing.hindered(known, found.node.name, tickets, ticket)
+    if isinstance(answer, grants.Grant):
+        cards = tuple(share.index for share in answer.containers[0].shares)
+        return Prospect(
+            asks=_asks(demand), fits=True, ever=True, cards=cards, simulated=found.simulated
+        )
+    return Prospect(
+        asks=_asks(demand),
+        fits=False,
+        ever=answer.refusal is None or not answer.refusal.never,
+        reason=reasons.told(answer),
+        held_by=_in_the_way(answer.refusal, living, found),
+        place=answer.place,
+        simulated=found.simulated,
+    )
+
+
+def _asks(demand: demands.PodDemand) -> str:
+    return demands.described(demand.containers[0].demand)
+
+
+def _in_the_way(
+    refusal: refusals.Refusal | None, living: tuple[entries.Entry, ...], found: machine.Machine
+) -> tuple[str, ...]:
+    short = {shortage.uuid for shortage in refusal.shortages} if refusal else set()
+    if refusal is None or refusal.never:
+        return ()
+    foreign = (f"process {each.pid}" for each in found.foreign if each.uuid in short)
+    return (*(entry.name for entry in granting.on_cards(living, short)), *foreign)

@@ -1,0 +1,204 @@
+"""Requests: what a person asks for on one machine, in words of options, as a Demand.
+
+The options are Partage's own words; ``--limits`` takes the words of every dialect, as they stand in
+the limits of a container. Both end as the same neutral Demand, so what is decided from it is
+decided as in a cluster. Texts are refused with what to write instead.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from partage.core import amounts, cards, demands, errors
+from partage.dialects import base, pods, registry
+from partage.local import entries
+
+SETTINGS = base.Settings()
+ALL = "all"
+
+_PERCENT = re.compile(r"(\d{1,3})\s*%", re.ASCII)
+_COMPUTE = re.compile(r"(\d{1,3})\s*%?(?::\s*(\d{1,3})\s*%?)?", re.ASCII)
+_NUMBER = re.compile(r"\d{1,3}", re.ASCII)
+_MOST_CARDS = 64
+_POD = "program"  # pods and containers must have a name
+
+
+class Wishes(msgspec.Struct, frozen=True, kw_only=True):
+    """Options as they were written; None and empty are what was not."""
+
+    cards: str | None = None
+    memory: str | None = None
+    compute: str | None = None
+    exclusive: bool = False
+    models: tuple[str, ...] = ()
+    chosen: tuple[str, ...] = ()  # cards by uuid or index
+    policy: str | None = None
+    limits: tuple[str, ...] = ()
+
+
+def demand(wishes: Wishes, known: Sequence[cards.Card]) -> demands.PodDemand:
+    """What is asked for; indexes are those of the cards that are known."""
+    if wishes.limits:
+        return _in_other_words(wishes, known)
+    if not (wishes.memory or wishes.compute or wishes.exclusive):
+        raise errors.InputError(
+            "nothing is asked for", instead="add --memory 4GiB, --compute 30%, or --exclusive"
+        )
+    restrictions = _restrictions(wishes, known)
+    count = _count(wishes.cards, len(restrictions["uuids"]))
+    if wishes.exclusive:
+        _refuse_beside("--exclusive", wishes.memory, wishes.compute)
+        asked = demands.Demand(cards=count, exclusive=demands.Exclusive.CARD, **restrictions)
+    else:
+        shares = memory(wishes.memory) if wishes.memory else {}
+        shares |= compute(wishes.compute) if wishes.compute else {}
+        asked = demands.Demand(cards=count, **shares, **restrictions)
+    return demands.PodDemand(
+        containers=(demands.ContainerDemand(entries.CONTAINER, asked),),
+        dialect="partage",
+        nodes_by=wishes.policy or "",
+        cards_by=wishes.policy or "",
+    )
+
+
+def memory(text: str) -> dict[str, Any]:
+    """``4GiB``, or ``25%`` of the card it lands on."""
+    match = _PERCENT.fullmatch(text.strip())
+    if match is None:
+        return {"memory_mib": amounts.memory_mib("--memory", text)}
+    if not 1 <= int(match[1]) <= cards.FULL_PERCENT:
+        raise errors.InputError(
+            f"--memory: {text} of a card", instead="write 1% to 100%, or an amount such as 4GiB"
+        )
+    return {"memory_percent": int(match[1])}
+
+
+def compute(text: str) -> dict[str, Any]:
+    """``30%``, or with a ceiling ``30%:80%``."""
+    match = _COMPUTE.fullmatch(text.strip())
+    if match is None:
+        raise _wrong_compute(text)
+    share, ceiling = int(match[1]), int(match[2]) if match[2] else 0
+    if not 1 <= share <= cards.FULL_PERCENT or (match[2] and not share <= ceiling <= 100):
+        raise _wrong_compute(text)
+    mode = demands.ComputeMode.BURST if ceiling else demands.ComputeMode.FIXED
+    return {"compute_percent": share, "compute_ceiling_percent": ceiling, "compute_mode": mode}
+
+
+def _wrong_compute(text: str) -> errors.InputError:
+    return errors.InputError(
+        f"--compute: {text!r} is no share of a card's time",
+        instead="write 1% to 100%, or with a ceiling 30%:80%",
+    )
+
+
+def _count(text: str | None, chosen: int) -> int:
+    if text is None:
+        return max(1, chosen)
+    if text == ALL:
+        return demands.ALL_CARDS
+    if not _NUMBER.fullmatch(text) or not 1 <= int(text) <= _MOST_CARDS:
+        raise errors.InputError(
+            f"--cards: {text!r} is no number of cards", instead=f"write 1 to {_MOST_CARDS}, or all"
+        )
+    if chosen and int(text) > chosen:
+        raise errors.InputError(
+            f"--cards: {text} of the {chosen} that --card names",
+            instead="name more of them, or ask for fewer",
+        )
+    return int(text)
+
+
+def _restrictions(wishes: Wishes, known: Sequence[cards.Card]) -> dict[str, Any]:
+    return {
+        "models": tuple(_model(text) for text in wishes.models),
+        "uuids": tuple(dict.fromkeys(_uuid(text, known) for text in wishes.chosen)),
+    }
+
+
+def _model(text: str) -> str:
+    """A part of the name will do: ``A100`` is ``NVIDIA A100-SXM4-80GB``."""
+    return text if any(sign in text for sign in "*?[") else f"*{text}*"
+
+
+def _uuid(text: str, known: Sequence[cards.Card]) -> str:
+    by_index = {str(card.index): card.uuid for card in known}
+    starts = [card.uuid for card in known if card.uuid.lower().startswith(text.lower())]
+    if text in by_index:
+        return by_index[text]
+    if len(starts) == 1 and text.lower().startswith(("gpu-", "mig-")):
+        return starts[0]
+    shown = ", ".join(f"{card.index} ({card.uuid})" for card in known) or "none"
+    raise errors.InputError(
+        f"--card: there is no card {text!r}", instead=f"this machine has {shown}"
+    )
+
+
+def _refuse_beside(option: str, memory: str | None, compute: str | None) -> None:
+    for name, text in (("--memory", memory), ("--compute", compute)):
+        if text:
+            raise errors.InputError(
+                f"{option} is the whole card, and {name} {text} a part", instead="write one of them"
+            )
+
+
+def _in_other_words(wishes: Wishes, known: Sequence[cards.Card]) -> demands.PodDemand:
+    for name, text in (
+        ("--memory", wishes.memory),
+        ("--compute", wishes.compute),
+        ("--cards", wishes.cards),
+        ("--exclusive", wishes.exclusive),
+    ):
+        if text:
+            raise errors.InputError(
+                f"{name} beside --limits says the same in other words", instead="write one of them"
+            )
+    pod = _pod(_amounts(wishes.limits))
+    try:
+        asked = registry.demand(pod, SETTINGS)
+    except errors.DemandError as error:
+        raise errors.InputError(f"--limits: {error.what}", instead=error.instead) from error
+    if asked is None:
+        raise errors.InputError(
+            f"--limits: no dialect knows {', '.join(pods.resources(pod))}",
+            instead="write for example aliyun.com/gpu-mem=3 (docs/dialects.md has all names)",
+        )
+    restrictions = {k: v for k, v in _restrictions(wishes, known).items() if v}
+    containers = tuple(
+        demands.ContainerDemand(
+            entries.CONTAINER, msgspec.structs.replace(c.demand, **restrictions)
+        )
+        for c in asked.containers
+    )
+    policy = wishes.policy or asked.cards_by
+    return msgspec.structs.replace(
+        asked, containers=containers, nodes_by=wishes.policy or asked.nodes_by, cards_by=policy
+    )
+
+
+def _amounts(texts: Sequence[str]) -> dict[str, str]:
+    amounts: dict[str, str] = {}
+    for text in (part for each in texts for part in each.split(",")):
+        name, sign, amount = (part.strip() for part in text.partition("="))
+        if not sign or not name or not amount:
+            raise errors.InputError(
+                f"--limits: {text!r} is no limit", instead="write for example aliyun.com/gpu-mem=3"
+            )
+        if name in amounts:
+            raise errors.InputError(f"--limits: {name} is there twice", instead="write it once")
+        amounts[name] = amount
+    return amounts
+
+
+def _pod(amounts: Mapping[str, str]) -> pods.Pod:
+    """As a manifest would have it. T9k's pods are known by their scheduler, too."""
+    of_t9k = any(name.startswith("tensorstack.dev/") for name in amounts)
+    container = pods.Container(name=_POD, resources=pods.Resources(limits=amounts))
+    return pods.Pod(
+        metadata=pods.Metadata(name=_POD, uid=_POD),
+        spec=pods.Spec(containers=(container,), scheduler_name="t9k-scheduler" if of_t9k else ""),
+    )

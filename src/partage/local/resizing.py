@@ -1,0 +1,196 @@
+"""Resizing: a share changed while its program runs.
+
+The core decides whether the new share fits beside the others on the same cards; the program stays
+where it is. Memory can be lowered to what is in use and no further, since nothing takes memory from
+a program that has it.
+
+The order is such that nobody is given what is not there. A smaller share is fenced first; then it
+is looked whether the program has taken more meanwhile, and only then the ledger has the rest for
+others. A larger one is in the ledger first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from partage.core import cards, demands, errors, fitting, grants
+from partage.core.quantities import MIB
+from partage.fence import levels, limits, roots, tenants, usage
+from partage.local import (
+    bells,
+    entries,
+    granting,
+    leases,
+    machine,
+    places,
+    reasons,
+    sessions,
+    sweeping,
+)
+
+
+class NoRoom(errors.PartageError):
+    """A share that does not fit beside the others."""
+
+    code = "no-room"
+    exit_code = 75
+
+
+class Resized(msgspec.Struct, frozen=True):
+    """A share before and after."""
+
+    name: str
+    before: grants.ContainerGrant
+    after: grants.ContainerGrant
+    held: bool  # whether a fence holds the program to it
+
+
+def resize(here: sessions.Session, name: str, changes: dict[str, Any]) -> Resized:
+    """Change what a program has of each of its cards; changes are fields of its Demand."""
+    seen = machine.see(here.driver)
+    with contextlib.ExitStack() as undone, here.book.deciding():  # undone, too, if the commit fails
+        living = sweeping.sweep(here.place, here.book).living
+        entry, before = _resizable(living, name)
+        node = machine.understood(seen, living, here.place).node
+        resized, after = _decided(node, living, entry, before, changes)
+        fence = _fence(here.place, entry, before)
+        undone.enter_context(_lowered(fence, before, after))
+        undone.enter_context(_rewritten(here.place, entry, resized))
+        here.book.update(resized)
+    if fence is not None:
+        fence.hold(after)
+    bells.ring(here.place.leases / entry.token)
+    return Resized(name, before, after, fence is not None)
+
+
+def _resizable(
+    living: tuple[entries.Entry, ...], name: str
+) -> tuple[entries.Entry, grants.ContainerGrant]:
+    entry = next((each for each in living if each.name == name), None)
+    if entry is None:
+        there = ", ".join(each.name for each in living if each.grant) or "nobody"
+        raise errors.InputError(f"there is no program {name}", instead=f"there is {there}")
+    if not sweeping.mine(entry):
+        raise errors.InputError(
+            f"{name} is {places.user_name(entry.uid)}'s",
+            instead="only its user, or root, changes a share",
+        )
+    if entry.container is None:
+        raise errors.InputError(
+            f"{name} waits in the queue", instead="leave it there with Ctrl-C, and ask again"
+        )
+    if not entry.container.fence:  # its own process still writes its lease and its fence
+        raise errors.LedgerError(f"{name} is just being started", instead="try again in a moment")
+    if any(share.exclusive for share in entry.container.shares):
+        raise errors.InputError(
+            f"{name} has its cards for itself: there is no share to change",
+            instead="end it, and start it with --memory",
+        )
+    return entry, entry.container
+
+
+def _decided(
+    node: cards.Node,
+    living: tuple[entries.Entry, ...],
+    entry: entries.Entry,
+    before: grants.ContainerGrant,
+    changes: dict[str, Any],
+) -> tuple[entries.Entry, grants.ContainerGrant]:
+    """Would the new share be granted on the same cards, if the old one were not there?"""
+    uuids = tuple(share.uuid for share in before.shares)
+    demand = _changed(entry.demand, changes)
+    pinned = _changed(demand, {"cards": len(uuids), "uuids": uuids, "max_tenants": 0})
+    known, _ = granting.world(node, [each for each in living if each.token != entry.token])
+    chosen, state = known.place(pinned, node.name), known.state(node.name)
+    if chosen is None or state is None or entry.grant is None:
+        refused = known.refuse(pinned)
+        why = reasons.refused(refused[0]) if refused else "its cards are gone"
+        raise NoRoom(
+            f"{entry.name} cannot have that: {why}",
+            instead="`partage ps` shows who else is on its cards",
+        )
+    made = fitting.grant(state, pinned, chosen, pod=entry.grant.pod, policy=entry.grant.policy)
+    after = msgspec.structs.replace(made.containers[0], fence=before.fence)
+    grant = msgspec.structs.replace(entry.grant, containers=(after,))
+    return msgspec.structs.replace(entry, demand=demand, grant=grant), after
+
+
+def _changed(asked: demands.PodDemand, changes: dict[str, Any]) -> demands.PodDemand:
+    container = asked.containers[0]
+    memory = {"memory_mib", "memory_percent"} & changes.keys()
+    plain: dict[str, Any] = {"memory_mib": 0, "memory_percent": 0} if memory else {}
+    demand = msgspec.structs.replace(container.demand, **(plain | changes))
+    return msgspec.structs.replace(
+        asked, containers=(msgspec.structs.replace(container, demand=demand),)
+    )
+
+
+class _Fence:
+    """The fence of a program that runs."""
+
+    def __init__(self, root: roots.Root, tenant: tenants.Tenant) -> None:
+        self._root = root
+        self._name = tenant.name
+        self._contexts = {card.uuid: card.context_bytes for card in tenant.limits.cards}
+
+    def hold(self, container: grants.ContainerGrant) -> None:
+        """Hold the program to what it is granted."""
+        wanted = limits.granted(container, context_bytes=self._contexts)
+        order = {uuid: place for place, uuid in enumerate(self._contexts)}
+        ordered = sorted(wanted.cards, key=lambda card: order[card.uuid])
+        tenants.replace(self._root, self._name, limits.Limits(tuple(ordered)))
+
+    def used_mib(self) -> dict[str, int]:
+        """What it uses now of each card."""
+        used = usage.snapshot(self._root, self._name).cards
+        return {card.uuid: -(-card.used_bytes // MIB) for card in used}
+
+
+def _fence(
+    place: places.Place, entry: entries.Entry, container: grants.ContainerGrant
+) -> _Fence | None:
+    if container.fence != str(levels.Level.HOOK):
+        return None
+    root = roots.find(place.fence)
+    return _Fence(root, tenants.read(root, entry.tenant))
+
+
+@contextlib.contextmanager
+def _lowered(
+    fence: _Fence | None, before: grants.ContainerGrant, after: grants.ContainerGrant
+) -> Iterator[None]:
+    """The fence moved in, if the share becomes smaller; moved out again if that fails."""
+    had = {share.uuid: share.memory_mib or limits.NO_QUOTA for share in before.shares}
+    smaller = [share for share in after.shares if 0 < share.memory_mib < had[share.uuid]]
+    if fence is None or not smaller:
+        yield
+        return
+    fence.hold(after)
+    try:
+        used = fence.used_mib()
+        over = max(smaller, key=lambda share: used[share.uuid] - share.memory_mib)
+        if used[over.uuid] > over.memory_mib:
+            raise errors.InputError(
+                f"{used[over.uuid]} MiB of card {over.index} are in use, "
+                "and nothing takes memory from a program that has it",
+                instead=f"lower it to {used[over.uuid]}MiB at most, or let the program free some",
+            )
+        yield
+    except BaseException:
+        fence.hold(before)
+        raise
+
+
+@contextlib.contextmanager
+def _rewritten(place: places.Place, before: entries.Entry, after: entries.Entry) -> Iterator[None]:
+    """The lease, which is believed before the ledger."""
+    leases.rewrite(place.leases, after)
+    try:
+        yield
+    except BaseException:
+        leases.rewrite(place.leases, before)
+        raise

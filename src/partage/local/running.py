@@ -1,0 +1,136 @@
+"""Running: take a grant, wait for it if need be, put the fence up, and become the program."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from partage.core import errors
+from partage.fence import levels
+from partage.local import (
+    contexts,
+    entries,
+    fencing,
+    granting,
+    leases,
+    machine,
+    places,
+    requests,
+    sessions,
+    simulating,
+    starting,
+    waiting,
+)
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """What a person wants to run, and how."""
+
+    command: tuple[str, ...]
+    wishes: requests.Wishes
+    name: str = ""
+    priority: int = 0
+    fence: levels.Level = levels.Level.ADVISORY  # at least
+    wait_s: float | None = None  # None: for ever; 0: not at all
+
+
+class Telling(msgspec.Struct, frozen=True):
+    """How a person is told: of the ledger that is used, and where he stands in its queue."""
+
+    note: Callable[[str], None]
+    waiting: waiting.Show
+    live: bool  # whether somebody looks at that all the time
+    done: Callable[[], None]  # called when the waiting is over, and once more is no harm
+
+
+def run(wanted: Run, telling: Telling) -> None:
+    """Returns only by an error: this process becomes the program."""
+    if fencing.inside(os.environ) or sessions.fenced(os.environ):
+        raise errors.InputError(
+            f"this is already a program with a share ({os.environ.get('PARTAGE_NAME', '')})",
+            instead="start the program as it is, or leave that share first",
+        )
+    starting.check(wanted.command[0], os.environ.get("PATH"))
+    level = fencing.check(wanted.fence)
+    with sessions.opened(os.environ) as here:
+        if not here.place.shared:
+            telling.note(alone(here.place))
+        lease, told = _granted(here, wanted, level, telling)
+    starting.become(wanted.command, lease, told)
+
+
+def alone(place: places.Place) -> str:
+    """What one should know of a ledger that is not shared."""
+    if simulating.on():
+        return f"cards are simulated; their ledger is yours alone ({place.path})"
+    return (
+        f"the ledger {place.path} is yours alone, and knows nothing of what others were granted; "
+        "`sudo partage setup` makes one for all"
+    )
+
+
+def _granted(
+    here: sessions.Session, wanted: Run, level: levels.Level, telling: Telling
+) -> tuple[leases.Lease, dict[str, str]]:
+    seen = machine.see(here.driver)
+    node = machine.understood(seen, (), here.place).node
+    demand = requests.demand(wanted.wishes, node.cards)
+    granting.check_possible(node, demand)
+    asking = granting.Asking(
+        demand=demand, program=wanted.command[0], name=wanted.name, priority=wanted.priority
+    )
+    lease, outcome = granting.ask(here, seen, asking, time.time())
+    try:
+        entry = _awaited(here, wanted, lease, outcome, telling)
+        lease.write(entry)
+        fenced = _fenced(here, seen, entry, level)
+        lease.write(_told(entry, level))
+        return lease, fencing.environment(entry, fenced, node)
+    except BaseException:
+        granting.leave(here, lease)
+        raise
+
+
+def _awaited(
+    here: sessions.Session,
+    wanted: Run,
+    lease: leases.Lease,
+    outcome: granting.Outcome,
+    telling: Telling,
+) -> entries.Entry:
+    if outcome.entry.grant is None and wanted.wait_s == 0:
+        raise waiting.too_late(outcome)
+    watch = waiting.Watch(
+        show=telling.waiting,
+        live=telling.live,
+        monotonic=time.monotonic,
+        now=time.time,
+        deadline_s=None if wanted.wait_s is None else time.monotonic() + wanted.wait_s,
+    )
+    try:
+        return waiting.until_granted(here, lease, outcome, watch)
+    finally:
+        telling.done()
+
+
+def _fenced(
+    here: sessions.Session, seen: machine.Seen, entry: entries.Entry, level: levels.Level
+) -> fencing.Fenced:
+    known = (
+        contexts.costs(here, seen, entry.container)
+        if entry.container and level is levels.Level.HOOK
+        else {}
+    )
+    return fencing.put(here.place, entry, level, context_bytes=known, inherited=os.environ)
+
+
+def _told(entry: entries.Entry, level: levels.Level) -> entries.Entry:
+    """The entry with the level in force."""
+    if entry.grant is None or entry.container is None:
+        return entry
+    container = msgspec.structs.replace(entry.container, fence=str(level))
+    grant = msgspec.structs.replace(entry.grant, containers=(container,))
+    return msgspec.structs.replace(entry, grant=grant)

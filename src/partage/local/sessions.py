@@ -1,0 +1,72 @@
+"""A session: the place, the ledger and the driver of this machine, open for one command."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from partage.core import errors
+from partage.devices import nvml
+from partage.fence import library
+from partage.local import ledger, places
+
+LIMITS = "PARTAGE_LIMITS"  # whoever has it runs behind a fence
+
+
+class Session(msgspec.Struct, frozen=True):
+    """What a command works with."""
+
+    place: places.Place
+    book: ledger.Ledger
+    driver: nvml.Nvml
+
+
+@contextlib.contextmanager
+def opened(environ: Mapping[str, str]) -> Iterator[Session]:
+    """Open everything; says what to do where there is no driver."""
+    with looking(environ) as (place, driver), ledger.opened(place) as book:
+        yield Session(place, book, driver)
+
+
+@contextlib.contextmanager
+def looking(environ: Mapping[str, str]) -> Iterator[tuple[places.Place, nvml.Nvml]]:
+    """All but the ledger, which those who only look can do without."""
+    unfence(environ)
+    with driver() as found:
+        yield places.find(environ), found
+
+
+@contextlib.contextmanager
+def driver() -> Iterator[nvml.Nvml]:
+    """The driver, or both ways out where there is none."""
+    with contextlib.ExitStack() as stack:
+        try:
+            found = stack.enter_context(nvml.Nvml())
+        except errors.DeviceError as error:
+            raise errors.DeviceError(
+                error.reason,
+                f"this machine has no GPU that can be used ({error.what})",
+                instead=f"{error.instead}; or try it on simulated cards: "
+                "`partage --simulate 2x16GiB ...`",
+            ) from error
+        yield found
+
+
+def fenced(environ: Mapping[str, str]) -> bool:
+    """Whether this process runs behind a fence, and so sees a share where the card is."""
+    return LIMITS in environ
+
+
+def unfence(environ: Mapping[str, str]) -> None:
+    """Start anew without the fence, if this is a command in a program that has one."""
+    if not fenced(environ):
+        return
+    ours = str(library.find().path)
+    preload = environ.get("LD_PRELOAD", "").replace(":", " ").split()
+    rest = " ".join(path for path in preload if path != ours)
+    plain = {k: v for k, v in environ.items() if k not in (LIMITS, "LD_PRELOAD")}
+    os.execve(sys.executable, sys.orig_argv, plain | ({"LD_PRELOAD": rest} if rest else {}))

@@ -1,0 +1,219 @@
+"""Viewing: the ledger, the fences and the driver at one moment, as one View.
+
+Nothing is changed, and nobody's turn is disturbed: the ledger is read beside whoever decides. One
+program whose fence cannot be read, or a card that does not answer, never hides the others.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from partage.core import demands, errors, fleet, grants, rooms
+from partage.core.quantities import MIB
+from partage.devices import nvml
+from partage.fence import levels, roots, tallies, usage
+from partage.local import (
+    entries,
+    granting,
+    ledger,
+    machine,
+    places,
+    processes,
+    queueing,
+    reasons,
+    sessions,
+    sweeping,
+    views,
+)
+
+Source = Callable[[], views.View]
+
+_HOOK = str(levels.Level.HOOK)  # the one fence that counts
+_STARTING = "starting"  # the level of a fence that is not up yet
+
+
+@contextlib.contextmanager
+def opened() -> Iterator[Source]:
+    """Where views come from; the driver and the ledger are opened once."""
+    with sessions.looking(os.environ) as (place, driver), contextlib.ExitStack() as stack:
+        try:
+            book = stack.enter_context(ledger.opened(place))
+        except errors.LedgerError as error:
+            problem = views.Problem("ledger", str(error))
+            yield lambda: look(place, driver, list, time.time_ns(), problem)
+        else:
+            yield lambda: look(place, driver, book.all, time.time_ns())
+
+
+def look(
+    place: places.Place,
+    driver: nvml.Nvml,
+    rows: Callable[[], Sequence[entries.Entry]],
+    taken_ns: int,
+    *problems: views.Problem,
+) -> views.View:
+    """This machine now."""
+    seen = machine.see(driver)
+    living = sweeping.look(place, rows()).living
+    found = machine.understood(seen, living, place)
+    known, tickets = granting.world(found.node, living)
+    used, unread = _used(place, living)
+    measured = {each.uuid: each for each in driver.readings() if each.uuid}
+    cards = tuple(_cards(known, found, measured))  # before the queue, which takes of them
+    return views.View(
+        node=found.node.name,
+        taken_ns=taken_ns,
+        simulated=found.simulated,
+        ledger=str(place.path),
+        shared=place.shared,
+        cards=cards,
+        tenants=tuple(_tenants(living, used, {d.uuid: d.index for d in seen.devices})),
+        foreign=tuple(_foreign(found)),
+        problems=(
+            *problems,
+            *(views.Problem(f"card {d.index}", d.problem) for d in seen.devices if d.problem),
+            *unread,
+        ),
+        waiting=tuple(_queue(known, found.node.name, living, tickets)),
+    )
+
+
+def _queue(
+    known: fleet.Fleet, node: str, living: Sequence[entries.Entry], tickets: list[queueing.Ticket]
+) -> Iterator[views.WaitingView]:
+    """Those who wait, in their order; those among them who can start only have not heard it yet."""
+    settled = queueing.settle(known, node, tickets)
+    waits = {each.ticket.token: each for each in settled.waiting}
+    by_token = {entry.token: entry for entry in living}
+    for place, ticket in enumerate(queueing.ordered(tickets), start=1):
+        entry = by_token[ticket.token]
+        yield views.WaitingView(
+            place=place,
+            token=entry.token,
+            name=entry.name,
+            user=places.user_name(entry.uid),
+            uid=entry.uid,
+            pid=entry.pid,
+            priority=entry.priority,
+            asks=demands.described(entry.demand.containers[0].demand),
+            asked_at=entry.asked_at,
+            reason=reasons.told(waits.get(ticket.token)),
+        )
+
+
+def _cards(
+    known: fleet.Fleet, found: machine.Machine, measured: Mapping[str, nvml.Reading]
+) -> Iterator[views.CardView]:
+    state = known.state(found.node.name)
+    for room in state.rooms if state else ():
+        yield _card(room, found, measured.get(room.card.uuid))
+
+
+def _card(room: rooms.Room, found: machine.Machine, now: nvml.Reading | None) -> views.CardView:
+    card = room.card
+    used = now.used_bytes if now else None
+    return views.CardView(
+        index=card.index,
+        uuid=card.uuid,
+        model=card.model or None,
+        memory_mib=card.memory_mib,
+        used_mib=None if used is None else used // MIB,
+        utilization_percent=now.utilization_percent if now else None,
+        temperature_c=now.temperature_c if now else None,
+        healthy=card.healthy,
+        reason=next((d.problem for d in found.devices if d.uuid == card.uuid), ""),
+        granted_mib=card.memory_mib - card.foreign_memory_mib - room.free_mib,
+        granted_percent=100 - card.foreign_compute_percent - room.free_compute,
+        foreign_mib=card.foreign_memory_mib,
+        free_mib=room.free_mib,
+        tenants=room.tenants,
+    )
+
+
+def _used(
+    place: places.Place, living: Sequence[entries.Entry]
+) -> tuple[dict[str, usage.Usage], list[views.Problem]]:
+    """What fences count, by tenant; a fence that is not there yet is no problem."""
+    root = roots.find(place.fence)
+    used: dict[str, usage.Usage] = {}
+    problems: list[views.Problem] = []
+    for entry in living:
+        if entry.container is None or entry.container.fence != _HOOK:
+            continue
+        try:
+            used[entry.tenant] = usage.snapshot(root, entry.tenant)
+        except errors.PartageError as error:
+            if (root.tenants / entry.tenant).exists():
+                problems.append(views.Problem(f"program {entry.name}", str(error)))
+    return used, problems
+
+
+def _tenants(
+    living: Sequence[entries.Entry],
+    used: Mapping[str, usage.Usage],
+    indexes: Mapping[str | None, int],
+) -> Iterator[views.TenantView]:
+    for entry in living:
+        if entry.container is not None:
+            now = used.get(entry.tenant)
+            by_card = {card.uuid: card for card in now.cards} if now else {}
+            pids = tuple(process.pid for process in now.processes) if now else None
+            for share in entry.container.shares:
+                row = _tenant(entry, entry.container, share, by_card.get(share.uuid))
+                yield msgspec.structs.replace(row, index=indexes.get(share.uuid), processes=pids)
+
+
+def _tenant(
+    entry: entries.Entry,
+    container: grants.ContainerGrant,
+    share: grants.Share,
+    now: usage.CardUsage | None,
+) -> views.TenantView:
+    timed = share.compute_percent > 0 and not share.exclusive
+    mode, ceiling = tallies.in_force(now) if now else tallies.asked(container, timed=timed)
+    tally = tallies.counted(now) if now else tallies.Tally()
+    return views.TenantView(
+        token=entry.token,
+        name=entry.name,
+        user=places.user_name(entry.uid),
+        uid=entry.uid,
+        pid=entry.pid,
+        processes=None,
+        command=processes.command(entry.pid),
+        index=None,
+        uuid=share.uuid,
+        memory_mib=share.memory_mib,
+        exclusive=share.exclusive,
+        compute_percent=share.compute_percent,
+        ceiling_percent=ceiling,
+        mode=mode,
+        fence=container.fence or _STARTING,
+        granted_at=entry.granted_at or entry.asked_at,
+        priority=entry.priority,
+        dialect=entry.grant.dialect if entry.grant else "",
+        used_bytes=tally.used_bytes,
+        peak_bytes=tally.peak_bytes,
+        refused=tally.refused,
+        busy_ns=tally.busy_ns,
+        throttled_ns=tally.throttled_ns,
+        launches=tally.launches,
+    )
+
+
+def _foreign(found: machine.Machine) -> Iterator[views.ForeignView]:
+    indexes = {device.uuid: device.index for device in found.devices}
+    for each in found.foreign:
+        owner = processes.owner(each.pid)
+        yield views.ForeignView(
+            index=indexes[each.uuid],
+            uuid=each.uuid,
+            pid=each.pid,
+            user=None if owner is None else places.user_name(owner),
+            command=processes.command(each.pid),
+            used_bytes=each.used_bytes,
+        )

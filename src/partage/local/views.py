@@ -1,0 +1,145 @@
+"""A view: the cards of this machine, who has them, who waits and who else is there, at one moment.
+
+What ``partage ps`` prints once and ``partage top`` prints again and again. It is data only; how it
+is gathered is told in :mod:`partage.local.viewing`. What nobody can tell is None, and is shown as
+``N/A``: the use of a program that no fence counts, the command of somebody else's process. The
+names of the fields are read by programs, and stay.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+Key = tuple[str, str]  # token of the grant, uuid of the card
+
+
+class CardView(msgspec.Struct, frozen=True, kw_only=True):
+    """One card: what was granted of it, and what the driver measures."""
+
+    index: int
+    uuid: str
+    model: str | None
+    memory_mib: int
+    used_mib: int | None
+    utilization_percent: int | None
+    temperature_c: int | None
+    healthy: bool
+    reason: str  # why it is not
+    granted_mib: int
+    granted_percent: int
+    foreign_mib: int  # of processes that Partage did not start
+    free_mib: int  # to be granted; negative where others took what was granted
+    tenants: int
+
+
+class TenantView(msgspec.Struct, frozen=True, kw_only=True):
+    """One grant on one of its cards; a grant of three cards is there three times."""
+
+    token: str  # of the grant; names may come again
+    name: str
+    user: str
+    uid: int
+    pid: int  # of the program that was started; it may have ended before its children
+    processes: tuple[int, ...] | None  # that use CUDA now, as far as the fence tells
+    command: str | None  # None where the kernel does not tell it to this user
+    index: int | None  # of the card; None if it is gone
+    uuid: str
+    memory_mib: int  # granted
+    exclusive: bool
+    compute_percent: int  # granted; 0: nothing was said
+    ceiling_percent: int | None  # of mode burst
+    mode: str  # of compute: none, fixed, burst or best-effort
+    fence: str  # the level in force; "starting" until it is known
+    granted_at: float  # seconds since 1970
+    priority: int
+    dialect: str
+    used_bytes: int | None
+    peak_bytes: int | None
+    refused: int | None  # allocations, because of the quota
+    busy_ns: int | None
+    throttled_ns: int | None
+    launches: int | None
+
+    @property
+    def key(self) -> Key:
+        """What makes it the same in two views."""
+        return self.token, self.uuid
+
+
+class WaitingView(msgspec.Struct, frozen=True, kw_only=True):
+    """One request in the queue."""
+
+    place: int  # 1 is the next
+    token: str
+    name: str
+    user: str
+    uid: int
+    pid: int
+    priority: int
+    asks: str  # "4096 MiB and 30 % of one card"
+    asked_at: float  # seconds since 1970
+    reason: str  # what it waits for
+
+
+class ForeignView(msgspec.Struct, frozen=True, kw_only=True):
+    """A process on a card that Partage did not start."""
+
+    index: int
+    uuid: str
+    pid: int
+    user: str | None
+    command: str | None
+    used_bytes: int | None
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """What cannot be told, and why."""
+
+    object: str
+    text: str
+
+
+class View(msgspec.Struct, frozen=True, kw_only=True):
+    """This machine at one moment."""
+
+    api_version: str = msgspec.field(default="output.partage.dev/v1", name="apiVersion")
+    kind: str = "View"
+    node: str
+    taken_ns: int  # since 1970
+    simulated: bool
+    ledger: str  # its folder
+    shared: bool  # whether all users of the machine share it
+    cards: tuple[CardView, ...]
+    tenants: tuple[TenantView, ...]
+    waiting: tuple[WaitingView, ...] = ()
+    foreign: tuple[ForeignView, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+
+class Rate(msgspec.Struct, frozen=True):
+    """What a tenant got of a card between two views."""
+
+    compute_percent: float | None
+    throttled_percent: float | None  # above 100 where several processes wait
+
+
+def rates(before: View | None, now: View) -> dict[Key, Rate]:
+    """What tenants got between two views; those that are not in both are left out."""
+    elapsed_ns = now.taken_ns - before.taken_ns if before else 0
+    if before is None or elapsed_ns <= 0:
+        return {}
+    earlier = {each.key: each for each in before.tenants}
+    return {
+        each.key: Rate(
+            _percent(earlier[each.key].busy_ns, each.busy_ns, elapsed_ns),
+            _percent(earlier[each.key].throttled_ns, each.throttled_ns, elapsed_ns),
+        )
+        for each in now.tenants
+        if each.key in earlier
+    }
+
+
+def _percent(before_ns: int | None, now_ns: int | None, elapsed_ns: int) -> float | None:
+    if before_ns is None or now_ns is None or now_ns < before_ns:
+        return None
+    return 100 * (now_ns - before_ns) / elapsed_ns

@@ -1,0 +1,101 @@
+"""Waiting for a grant: asleep until something changes, and then only one decides.
+
+Everybody who waits hears the same bell. Each looks whether he was granted something meanwhile; if
+not, the first of those who wait and live decides for all, and the others sleep on. So a hundred
+waiting programs cost little more than one. Foreign processes ring no bell: for them the first looks
+again from time to time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from partage.core import errors
+from partage.local import (
+    bells,
+    entries,
+    granting,
+    leases,
+    machine,
+    reasons,
+    sessions,
+    sweeping,
+)
+
+_LOOK_S = 2.0  # between two looks of the first, if nothing rings
+# After a ring: a process closes its files, and rings, a moment before it has ended.
+_SOON_S = (0.01, 0.05, 0.25)
+
+Show = Callable[[granting.Outcome], None]
+
+
+class Watch(msgspec.Struct, frozen=True):
+    """What one who waits needs from outside."""
+
+    show: Show  # called with where one stands
+    live: bool  # whether somebody looks at that all the time
+    monotonic: Callable[[], float]
+    now: Callable[[], float]  # since 1970
+    deadline_s: float | None  # on the monotonic clock; None: for ever
+
+
+class TimeIsOver(errors.PartageError):
+    """Nothing became free in the time that one wanted to wait."""
+
+    code = "no-room"
+    exit_code = 75  # EX_TEMPFAIL: the same may work later
+
+
+def until_granted(
+    here: sessions.Session,
+    lease: leases.Lease,
+    first: granting.Outcome,
+    watch: Watch,
+) -> entries.Entry:
+    """Wait, and show where one stands."""
+    outcome = first
+    with bells.hung(here.place.leases) as bell:
+        # Whoever ended between the first decision and now rang for nobody.
+        outcome = _look(here, lease, outcome, watch)
+        pauses_s = iter(_SOON_S)
+        while outcome.entry.grant is None:
+            watch.show(outcome)
+            left_s = _LOOK_S if watch.deadline_s is None else watch.deadline_s - watch.monotonic()
+            if left_s <= 0:
+                raise too_late(outcome)
+            if bell.wait(min(next(pauses_s, _LOOK_S), left_s)):
+                pauses_s = iter(_SOON_S)
+            outcome = _look(here, lease, outcome, watch)
+    return outcome.entry
+
+
+def too_late(outcome: granting.Outcome) -> TimeIsOver:
+    """Why one goes without a grant."""
+    return TimeIsOver(
+        f"there is no room now: {reasons.told(outcome.waiting)}",
+        instead="wait longer, or ask for less; `partage ps` shows who has what",
+    )
+
+
+def _look(
+    here: sessions.Session,
+    lease: leases.Lease,
+    before: granting.Outcome,
+    watch: Watch,
+) -> granting.Outcome:
+    mine = here.book.one(lease.token)
+    if mine is not None and mine.grant is not None:
+        return granting.Outcome(mine)
+    if mine is not None and not _first(here, mine):
+        return granting.peek(here, lease.token) if watch.live else before
+    outcome = granting.again(here, machine.see(here.driver), lease.token, watch.now())
+    if outcome.others:
+        bells.ring(lease.path)
+    return outcome
+
+
+def _first(here: sessions.Session, mine: entries.Entry) -> bool:
+    """Whether nobody who waits and lives comes before."""
+    return not any(sweeping.waits(here.place, each) for each in here.book.ahead_of(mine))

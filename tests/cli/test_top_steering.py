@@ -1,0 +1,200 @@
+"""Steering: what keys do to a page, and that nothing but ``y`` sends a signal."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from partage.cli import ps_rows, top_pages, top_steering
+from partage.cli.top_steering import Act, Mode, State
+from partage.local import views
+from tests.cli import ps_views
+from tests.cli.ps_views import MIB
+
+LEAP = 2
+NAMES = ("a", "b", "c", "d")
+KEYS = [
+    *("up", "down", "left", "right", "page up", "page down", "home", "end", "escape", "enter"),
+    *("backspace", "j", "k", ",", ".", "r", "/", "h", "?", "T", "K", "I", "y", "Y", "n", "x"),
+]
+
+
+def page(*names: str, waiting: tuple[views.WaitingView, ...] = ()) -> top_pages.Page:
+    """A machine with these tenants; each uses more than the one before."""
+    tenants = (
+        ps_views.tenant(name, used_bytes=i * MIB, granted_at=ps_views.NOW_S - i)
+        for i, name in enumerate(names)
+    )
+    return ps_rows.page(ps_views.view(*tenants, waiting=waiting), {})
+
+
+def after(keys: list[str], shown: top_pages.Page, state: State | None = None) -> State:
+    """The state after these keys, none of which does anything to the world."""
+    state = state or State()
+    for key in keys:
+        seen = top_steering.shown(state, shown)
+        state, act = top_steering.pressed(top_steering.settled(state, seen), key, seen, LEAP)
+        assert act is Act.NOTHING
+    return top_steering.settled(state, top_steering.shown(state, shown))
+
+
+def chosen(state: State, shown: top_pages.Page) -> str | None:
+    """The name of whom is selected."""
+    line = top_steering.selected(state, top_steering.shown(state, shown))
+    return line.cells[0].text if line else None
+
+
+def names(state: State, shown: top_pages.Page) -> list[str]:
+    """The tenants as they are shown."""
+    return [line.cells[0].text for line in top_steering.shown(state, shown).tenants.lines]
+
+
+@pytest.mark.parametrize(
+    ("keys", "name"),
+    [
+        ([], None),
+        *((["down"], "d"), (["j"], "d"), (["up"], "d"), (["end"], "a"), (["home"], "d")),
+        *((["down", "down"], "c"), (["down", "down", "up"], "d"), (["j", "j", "k"], "d")),
+        *((["down", "page down"], "b"), (["end", "page up"], "c"), (["end", "down"], "a")),
+        *((["home", "up"], "d"), (["down", "escape"], None), (["down", "escape", "down"], "d")),
+    ],
+)
+def test_arrows_move(keys: list[str], name: str | None) -> None:
+    """Through the tenants as they are shown: here the oldest first."""
+    shown = page(*NAMES)
+
+    assert chosen(after(keys, shown), shown) == name
+
+
+def test_the_queue_comes_after_the_tenants() -> None:
+    """Who waits can be selected too, and so can be reached on a small screen."""
+    shown = page("a", waiting=(ps_views.waiting("later"),))
+
+    state = after(["down", "down"], shown)
+
+    assert state.selected == ("waiting", "token-of-later")
+
+
+def test_who_is_selected_stays_selected() -> None:
+    """Whoever comes, goes, or is sorted elsewhere."""
+    state = after(["down", "down"], page(*NAMES))
+    for more in (page("x", *NAMES), page("c"), page(*reversed(NAMES))):
+        assert chosen(top_steering.settled(state, more), more) == "c"
+    assert chosen(after(["right", "r"], page(*NAMES), state), page(*NAMES)) == "c"
+
+
+def test_the_selection_goes_with_whom_it_was() -> None:
+    """No neighbour is selected in his place; the next arrow goes on from there."""
+    less = page("a", "b", "d")
+    state = top_steering.settled(after(["down", "down"], page(*NAMES)), less)
+
+    assert chosen(state, less) is None
+    assert chosen(after(["down"], less, state), less) == "b"
+    assert chosen(after(["up"], less, state), less) == "d"
+
+
+def test_nobody_to_select() -> None:
+    """Arrows do nothing then."""
+    assert after(["down", "end", "up", "page up"], page()).selected is None
+
+
+def test_columns_to_sort_by_go_round() -> None:
+    """One more than there are: the order in which they come is one of them."""
+    shown = page(*NAMES)
+    columns = [after(["right"] * i, shown).column for i in range(len(ps_rows.TENANT) + 2)]
+
+    assert columns == [-1, *range(len(ps_rows.TENANT)), -1]
+    assert after(["left"], shown).column == len(ps_rows.TENANT) - 1
+    assert after([".", "right", ",", "left"], shown).column == -1
+
+
+@pytest.mark.parametrize(
+    ("column", "order"),
+    [
+        *(("NAME", "abcd"), ("USED(MiB)", "dcba"), ("AGE", "dcba")),
+        ("USER", "dcba"),  # all alike: as they come
+    ],
+)
+def test_numbers_begin_with_the_largest_and_names_with_a(column: str, order: str) -> None:
+    """Until somebody reverses it."""
+    shown = page(*NAMES)
+    state = after(["right"] * (ps_rows.TENANT.index(column) + 1), shown)
+
+    assert names(state, shown) == list(order)
+    if column != "USER":
+        assert names(after(["r"], shown, state), shown) == list(reversed(order))
+
+
+def test_what_nobody_can_tell_is_sorted_last() -> None:
+    """In either direction."""
+    view = ps_views.view(ps_views.untold("a"), ps_views.tenant("b"), ps_views.tenant("c"))
+    shown = ps_rows.page(view, {})
+    state = after(["right"] * (ps_rows.TENANT.index("USED(MiB)") + 1), shown)
+
+    assert names(state, shown)[-1] == "a"
+    assert names(after(["r"], shown, state), shown)[-1] == "a"
+
+
+@given(st.permutations(NAMES), st.integers(-1, len(ps_rows.TENANT) - 1), st.booleans())
+def test_sorting_loses_nobody(order: list[str], column: int, descending: bool) -> None:
+    """And keeps the columns."""
+    shown = page(*order)
+    found = top_pages.ordered(shown, column, descending=descending)
+
+    assert sorted(line.key for line in found.tenants.lines) == sorted(
+        line.key for line in shown.tenants.lines
+    )
+    assert found.tenants.header == shown.tenants.header
+
+
+def test_a_filter_is_typed() -> None:
+    """By name or user, whatever the case; letters are letters then, not commands."""
+    shown = page("train", "quick", waiting=(ps_views.waiting("trial"), ps_views.waiting("q")))
+    typing = after(["/", "T", "q", "backspace", "R"], shown)
+
+    assert (typing.mode, typing.wanted) == (Mode.FILTERING, "TR")
+    assert names(typing, shown) == ["train"]
+    assert len(top_steering.shown(typing, shown).selectable) == 2
+    assert names(after(["/", "a", "l", "i", "c"], shown), shown) == ["quick", "train"]
+    assert after(["enter"], shown, typing).mode is Mode.BROWSING
+    assert names(after(["enter", "down"], shown, typing), shown) == ["train"]
+    assert names(after(["enter", "escape"], shown, typing), shown) == ["quick", "train"]
+    assert names(after(["escape"], shown, typing), shown) == ["quick", "train"]
+
+
+@pytest.mark.parametrize("key", ["h", "?"])
+def test_help_is_left_by_any_key(key: str) -> None:
+    """That key does nothing else."""
+    shown = page(*NAMES)
+
+    assert after([key], shown).mode is Mode.HELPING
+    assert after([key, "down"], shown) == after([], shown)
+    assert after([key, "K"], shown).mode is Mode.BROWSING
+
+
+@pytest.mark.parametrize("key", ["q", "Q", "interrupt", "end of input"])
+def test_quitting(key: str) -> None:
+    """By a key, and by what ends the input."""
+    assert top_steering.pressed(State(), key, page(), LEAP)[1] is Act.QUIT
+
+
+@pytest.mark.parametrize("mode", Mode)
+def test_an_interrupt_quits_everywhere(mode: Mode) -> None:
+    """Also while something is asked."""
+    assert top_steering.pressed(State(mode=mode), "interrupt", page(), LEAP)[1] is Act.QUIT
+
+
+@given(st.lists(st.sampled_from(KEYS), max_size=40))
+def test_only_y_sends(keys: list[str]) -> None:
+    """Whatever was pressed before: a signal is sent by y, right after the question."""
+    shown, state, asked = page(*NAMES), State(), False
+    for key in keys:
+        seen = top_steering.shown(state, shown)
+        state, act = top_steering.pressed(top_steering.settled(state, seen), key, seen, LEAP)
+        assert (act is Act.SEND) == (asked and key in ("y", "Y"))
+        assert (act is Act.DROP) == (asked and key not in ("y", "Y"))
+        asked = act is Act.ASK
+        if asked:
+            assert state.signal is top_steering.SIGNALS[key]
+            state = top_steering.asked(state, "?")

@@ -1,0 +1,401 @@
+"""``partage doctor`` on machines where something is wrong, run as people run it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pathlib
+import pty
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+
+import pytest
+
+from partage.fence import library
+from partage.local import examining, examining_cards, examining_ledger, findings, places
+from tests import leaving_out, simulated
+from tests.local import foreigners, sites, users
+
+SOMEBODY, OTHER = 54_021, 54_022
+GROUP = f"partage-doctor-{os.getpid()}"
+
+
+def told(done: subprocess.CompletedProcess[str]) -> dict[str, tuple[str, str]]:
+    """Status and text by what was examined."""
+    assert "Traceback" not in done.stderr
+    lines = [line.split("  ", 1) for line in done.stdout.splitlines()]
+    rows = [(status, *rest.strip().split("  ", 1)) for status, rest in lines]
+    return {what: (status, text.strip()) for status, what, text in rows}
+
+
+def simsmi(site: sites.Site, *arguments: str) -> None:
+    """Do something to a simulated machine."""
+    environment = site.environment | {
+        "SIMCUDA_CARDS": site.environment["PARTAGE_SIMULATE"],
+        "SIMCUDA_STATE": str(site.place().path / "machine"),
+    }
+    subprocess.run([simulated.LIBRARIES / "simsmi", *arguments], env=environment, check=True)
+
+
+@pytest.fixture
+def shared() -> Iterator[sites.Site]:
+    """A machine that root set up for a group."""
+    users.need_root()
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="partage-doctor-"))
+    folder.chmod(0o755)
+    site = sites.Site(folder)
+    setup = ("setup", "--group", GROUP, "--state", site.folder)
+    assert site.partage(*setup, env={"PARTAGE_SIMULATE": ""}).returncode == 0
+    yield site
+    site.end()
+    subprocess.run(["groupdel", GROUP], check=False, capture_output=True)
+    shutil.rmtree(folder)
+
+
+def test_a_machine_that_is_well_has_a_line_for_each(site: sites.Site) -> None:
+    """Simulated cards say so; the exit code is 0."""
+    site.holding("--memory", "4GiB")
+
+    done = site.partage("doctor", env={"PATH": f"{sites.PARTAGE.parent}:{os.environ['PATH']}"})
+
+    found = told(done)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert list(found) == [
+        *("driver", "card 0", "card 1", "foreign"),
+        *("fence driver", "fence mps", "fence hook", "fence advisory", "library"),
+        *("ledger", "disk", "permissions", "leases", "waiting", "processes", "command", "share"),
+    ]
+    assert {status for status, _ in found.values()} == {"ok"}
+    assert found["driver"][1] == "615.71, simulated"
+    assert found["card 1"][1] == "Simulated GPU, 16384 MiB, simulated"
+    assert "version 1: 1 run, 0 wait; yours alone" in found["ledger"][1]
+    assert "\x1b" not in done.stdout
+
+
+def test_programs_read_the_same(site: sites.Site) -> None:
+    """Each with object, status, text and remedy."""
+    done = site.partage("doctor", "-o", "json")
+
+    rows = json.loads(done.stdout)["findings"]
+    assert {frozenset(row) for row in rows} == {frozenset({"object", "status", "text", "remedy"})}
+    assert all(row["remedy"] for row in rows if row["status"] != "ok")
+
+
+def test_without_a_driver_the_rest_is_told(site: sites.Site) -> None:
+    """With both ways out, and exit code 1."""
+    simsmi(site, "unload")
+
+    done = site.partage("doctor")
+
+    found = told(done)
+    assert done.returncode == 1
+    status, text = found["driver"]
+    assert status == "problem"
+    assert "modprobe nvidia" in text
+    assert "partage --simulate 2x16GiB" in text
+    assert "card 0" not in found
+    assert found["ledger"][0] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("harm", "says"),
+    [(["xid", "0", "48"], "reset the card"), (["lose", "0"], "GPU is lost")],
+)
+def test_a_sick_card_is_a_problem(site: sites.Site, harm: list[str], says: str) -> None:
+    """The other is well."""
+    simsmi(site, *harm)
+
+    done = site.partage("doctor")
+
+    found = told(done)
+    assert done.returncode == 1
+    assert found["card 0"][0] == "problem", found
+    assert says in found["card 0"][1], found
+    assert found["card 1"][0] == "ok"
+
+
+def test_foreign_processes_are_counted(site: sites.Site) -> None:
+    """With their memory; a note, as nothing is broken."""
+    with foreigners.on(site) as strangers:
+        strangers.using(1024)
+        done = site.partage("doctor")
+
+    status, text = told(done)["foreign"]
+    assert (done.returncode, status) == (0, "note")
+    assert text.startswith("1 processes that Partage did not start use 1280 MiB; ")
+
+
+def _newer(path: pathlib.Path) -> None:
+    with contextlib.closing(sqlite3.connect(path)) as book:
+        book.execute("PRAGMA user_version = 99")
+
+
+def _no_ledger(path: pathlib.Path) -> None:
+    path.write_bytes(b"a diary, and no ledger at all\n" * 200)
+
+
+def _holes(path: pathlib.Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[5000:] = b"\xff" * (len(content) - 5000)
+    path.write_bytes(content)
+
+
+def _folder(path: pathlib.Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+@pytest.mark.parametrize(
+    ("harm", "says"),
+    [
+        (_newer, "is of version 99, and this Partage knows 1"),
+        (_no_ledger, "is no ledger"),
+        (_holes, "damaged"),
+        (_folder, "cannot be read or written"),
+    ],
+)
+def test_a_bad_ledger_is_a_problem(site: sites.Site, harm: object, says: str) -> None:
+    """With a remedy, and the rest is told."""
+    assert site.partage("run", "--memory", "1GiB", "--", "true").returncode == 0
+    assert callable(harm)
+    harm(site.place().ledger)
+
+    done = site.partage("doctor")
+
+    found = told(done)
+    assert (done.returncode, found["ledger"][0]) == (1, "problem")
+    assert says in found["ledger"][1]
+    assert "; " in found["ledger"][1]
+    assert found["card 0"][0] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("mounting", "says"),
+    [
+        ("mount --bind {0} {0} && mount -o remount,bind,ro {0}", "Read-only file system; mount it"),
+        (
+            "mount -t tmpfs -o size=256k none {0} && (cat /dev/zero > {0}/full || true) 2> {0}/said",
+            "No space left on device; make room",
+        ),
+    ],
+    ids=["read-only", "full"],
+)
+def test_a_disk_that_takes_nothing_is_a_problem(
+    site: sites.Site, tmp_path: pathlib.Path, mounting: str, says: str
+) -> None:
+    """Which is tried, and not guessed."""
+    if os.geteuid() != 0 or not shutil.which("unshare"):
+        leaving_out.leave_out("another mount namespace", "only root makes one")
+    script = f"{mounting.format(site.place().path)} && exec {sites.PARTAGE} doctor"
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", script],
+        env=site.environment | {"SIMCUDA_STATE": str(tmp_path / "machine")},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=sites.PATIENCE_S,
+    )
+
+    found = told(done)
+    assert (done.returncode, found["disk"][0]) == (1, "problem"), done
+    assert says in found["disk"][1]
+
+
+def test_a_network_file_system_is_a_problem(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its type; here there is none to mount."""
+    monkeypatch.setattr(places, "filesystem", lambda _path: "nfs4")
+    around = findings.Around({places.VARIABLE: str(tmp_path)}, None)
+
+    (finding,) = examining_ledger.disk(around)
+
+    assert finding.status is findings.Status.PROBLEM
+    assert "network file system (nfs4)" in finding.text
+
+
+def test_a_member_is_told_what_is_shared(shared: sites.Site) -> None:
+    """By its group; wrong modes are a problem that root puts right."""
+    member = users.User(shared.folder.parent, SOMEBODY, shared.folder.stat().st_gid)
+
+    well = told(member.partage("doctor"))
+    (shared.folder / "leases").chmod(0o2777)
+    wrong = told(member.partage("doctor"))
+
+    assert well["permissions"] == ("ok", f"you may use what is for group {GROUP}")
+    assert well["ledger"][1].endswith(f"0 run, 0 wait; shared by group {GROUP}")
+    assert wrong["permissions"] == (
+        "problem",
+        f"{shared.folder}/leases: mode 2777 instead of 3770; `sudo partage setup`",
+    )
+
+
+def test_a_stranger_is_told_how_to_become_a_member(shared: sites.Site) -> None:
+    """Everything else is still examined."""
+    stranger = users.User(shared.folder.parent, OTHER)
+
+    done = stranger.partage("doctor", env={"PARTAGE_SIMULATE": ""})
+
+    found = told(done)
+    assert done.returncode == 1
+    assert f"`sudo usermod -aG {GROUP} {OTHER}`, and log in again" in found["permissions"][1]
+    assert f"is for the members of group {GROUP}, and you are none" in found["ledger"][1]
+    assert found["waiting"][0] == "ok"
+
+
+def test_a_member_since_his_login_is_told_to_log_in_again(shared: sites.Site) -> None:
+    """The user database knows it, and his processes do not."""
+    name = f"partage-{os.getpid()}"
+    add = ["useradd", "--no-create-home", "--uid", str(SOMEBODY), "--groups", GROUP, name]
+    subprocess.run(add, check=True, capture_output=True)
+    try:
+        user = users.User(shared.folder.parent, SOMEBODY)
+        found = told(user.partage("doctor", env={"PARTAGE_SIMULATE": ""}))
+    finally:
+        subprocess.run(["userdel", name], check=True, capture_output=True)
+
+    status, text = found["permissions"]
+    assert status == "problem"
+    assert text == (
+        f"{name} is a member of group {GROUP}, but this login does not know it yet; "
+        f"log in again, or `newgrp {GROUP}`"
+    )
+
+
+def test_what_ended_programs_of_others_left_is_noted(shared: sites.Site) -> None:
+    """A killed one's lease stays until its owner or root comes by."""
+    gid = shared.folder.stat().st_gid
+    one, other = (users.User(shared.folder.parent, uid, gid) for uid in (SOMEBODY, OTHER))
+    one.holding("--memory", "1GiB").kill()
+    one.end()
+
+    assert told(one.partage("doctor"))["leases"] == (
+        "ok",
+        "1 of ended programs; the next `partage run` clears up",
+    )
+    status, text = told(other.partage("doctor"))["leases"]
+    assert status == "note"
+    assert text == (
+        f"ended programs of others have left files: 1 of {SOMEBODY}; "
+        "they or root can remove them: `sudo partage setup`"
+    )
+
+
+def test_hidden_processes_are_noted(shared: sites.Site) -> None:
+    """Their commands are not seen then."""
+    hiding = "mount -t proc -o hidepid=2 proc /proc"
+    gid = shared.folder.stat().st_gid
+    member = users.User(shared.folder.parent, SOMEBODY, gid, mounting=hiding)
+
+    status, text = told(member.partage("doctor"))["processes"]
+
+    assert status == "note"
+    assert "hidepid" in text
+
+
+def test_a_kernel_that_wakes_nobody_is_noted(shared: sites.Site) -> None:
+    """A user has only so many inotify instances; here they are all taken."""
+    member = users.User(shared.folder.parent, SOMEBODY, shared.folder.stat().st_gid)
+    taking = f"""
+import ctypes, os, resource
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+libc = ctypes.CDLL(None)
+while libc.inotify_init1(0) >= 0:
+    pass
+os.execv({str(sites.PARTAGE)!r}, ["partage", "doctor"])
+"""
+    process = member.program(sys.executable, "-c", taking)
+    out, err = process.communicate(timeout=sites.PATIENCE_S)
+
+    found = told(subprocess.CompletedProcess([], process.returncode, out, err))
+    assert found["waiting"][0] == "note"
+    assert "max_user_instances" in found["waiting"][1]
+
+
+def test_inside_a_share_it_is_noted_and_the_machine_is_seen_whole(site: sites.Site) -> None:
+    """Not through the fence, where a card is as large as the share."""
+    done = site.partage(
+        *("run", "--memory", "4GiB", "--name", "shell", "--"), sites.PARTAGE, "doctor"
+    )
+
+    found = told(done)
+    assert found["share"][0] == "note"
+    assert "part of shell" in found["share"][1]
+    assert found["card 0"][1] == "Simulated GPU, 16384 MiB, simulated"
+    assert "1 run" in found["ledger"][1]
+
+
+def test_a_library_that_cannot_be_loaded_is_a_problem(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loader tries it; what looks like one need not be."""
+    whole = simulated.FENCE.read_bytes()
+    (tmp_path / library.NAME).write_bytes(whole[:4096])
+    monkeypatch.setattr(library, "folder", lambda: tmp_path)
+
+    (finding,) = examining_cards.library(findings.Around({}, None))
+
+    assert finding.status is findings.Status.PROBLEM
+    assert "cannot be preloaded" in finding.text
+
+
+def test_an_examination_that_fails_is_a_problem_of_its_own(tmp_path: pathlib.Path) -> None:
+    """The others are told."""
+
+    def broken(_around: findings.Around) -> Iterator[findings.Finding]:
+        yield findings.ok("first", "this much is known")
+        raise ZeroDivisionError("by zero")
+
+    found = examining.examine(
+        {places.VARIABLE: str(tmp_path / "place")},
+        examinations=(("broken", broken), *examining.EXAMINATIONS),
+    )
+
+    assert [each.object for each in found[1:3]] == ["first", "broken"]
+    assert found[2].status is findings.Status.PROBLEM
+    assert "ZeroDivisionError: by zero" in found[2].text
+    assert found[-1].object == "share"
+
+
+def test_nothing_is_made_by_asking(tmp_path: pathlib.Path, site: sites.Site) -> None:
+    """A user who has no ledger has none afterwards."""
+    where = tmp_path / "nothing"
+    done = site.partage("doctor", env={"PARTAGE_SIMULATE": "", "PARTAGE_STATE": str(where)})
+
+    assert told(done)["ledger"] == ("ok", f"{where}: the first `partage run` makes it")
+    assert not where.exists()
+
+
+def test_a_partage_that_no_shell_finds_is_noted(site: sites.Site) -> None:
+    """With the folder to add."""
+    found = told(site.partage("doctor", env={"PATH": "/usr/bin:/bin"}))
+
+    assert found["command"] == (
+        "note",
+        f"`partage` is not in the PATH; add {sites.PARTAGE.parent} to it",
+    )
+
+
+def test_colours_are_for_terminals(site: sites.Site) -> None:
+    """And for those who want them."""
+    assert b"\x1b[32mok\x1b[0m" in _on_a_terminal(site)
+    assert b"\x1b" not in _on_a_terminal(site, NO_COLOR="1")
+
+
+def _on_a_terminal(site: sites.Site, **environment: str) -> bytes:
+    ours, theirs = pty.openpty()
+    process = site.start("doctor", stdout=theirs, stderr=theirs, env=environment)
+    os.close(theirs)
+    said = b""
+    with contextlib.suppress(OSError):  # the other end is closed
+        while True:
+            said += os.read(ours, 65536)
+    os.close(ours)
+    process.wait(timeout=sites.PATIENCE_S)
+    return said

@@ -1,0 +1,159 @@
+"""``partage fit`` on this machine: now, not now and why, or never; and nothing is taken."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from typing import Any
+
+import pytest
+
+from tests.local import foreigners, sites
+from tests.local.sites import Site
+
+
+def _fit(site: Site, *options: object) -> tuple[int, list[str]]:
+    done = site.partage("fit", *options)
+    assert done.stderr == ""
+    return done.returncode, done.stdout.splitlines()
+
+
+def _fit_json(site: Site, *options: object) -> dict[str, Any]:
+    done = site.partage("fit", *options, "-o", "json")
+    found: dict[str, Any] = json.loads(done.stdout)
+    assert done.returncode == (0 if found["fits"] else 1)
+    return found
+
+
+def _waiting(site: Site, *options: object, name: str) -> subprocess.Popen[str]:
+    """Somebody in the queue."""
+    process = site.run(*options, "--name", name, command=["true"], stderr=subprocess.DEVNULL)
+    sites.eventually(lambda: name in site.names("waiting"))
+    return process
+
+
+def test_what_fits_is_said_with_its_cards(site: Site) -> None:
+    """Exit code 0, and which cards it would be."""
+    site.holding("--memory", "14GiB", "--card", "0")
+    assert _fit(site, "--memory", "4GiB") == (
+        0,
+        ["1 card, 4096 MiB (simulated): fits now, on card 1"],
+    )
+    assert _fit(site, "--cards", "2", "--memory", "2GiB", "--compute", "30") == (
+        0,
+        ["2 cards, 2048 MiB and 30 % compute each (simulated): fits now, on cards 0, 1"],
+    )
+
+
+def test_in_the_words_of_other_systems(site: Site) -> None:
+    """As ``partage run`` takes them."""
+    code, lines = _fit(site, "--limits", "aliyun.com/gpu-mem=3")
+    assert (code, lines) == (0, ["1 card, 3072 MiB (simulated): fits now, on card 0"])
+
+
+def test_nothing_is_taken(site: Site) -> None:
+    """Asked as often as one likes, it is there, and nobody is in the ledger."""
+    for _ in range(3):
+        assert _fit(site, "--cards", "2", "--exclusive")[0] == 0
+    view = site.view()
+    assert (view["tenants"], view["waiting"]) == ([], [])
+    assert list((site.folder / "leases").iterdir()) == []
+    with site.book() as book:
+        assert book.all() == []
+
+
+def test_what_does_not_fit_now_is_said_with_who_is_in_the_way(site: Site) -> None:
+    """Card by card what is short, and the names of those who have it; exit code 1."""
+    site.holding("--memory", "12GiB", "--card", "0", "--name", "first")
+    site.holding("--memory", "10GiB", "--card", "1", "--name", "second")
+    assert _fit(site, "--memory", "8GiB") == (
+        1,
+        [
+            "1 card, 8192 MiB (simulated): does not fit now; it would be number 1 in the queue",
+            "  card 0 has 4096 of 8192 MiB free, card 1 has 6144 of 8192 MiB free",
+            "  in the way: first, second",
+        ],
+    )
+    found = _fit_json(site, "--memory", "8GiB", "--card", "1")
+    assert (found["fits"], found["ever"], found["place"]) == (False, True, 1)
+    assert found["held_by"] == ["second"]
+    assert found["simulated"] is True
+
+
+def test_who_waits_counts_for_the_place(site: Site) -> None:
+    """Behind one that waits it would be the second."""
+    site.holding("--exclusive", "--card", "0", "--name", "holder")
+    _waiting(site, "--exclusive", "--card", "0", name="next")
+    found = _fit_json(site, "--memory", "1GiB", "--card", "0")
+    assert (found["fits"], found["place"], found["held_by"]) == (False, 2, ["holder"])
+
+
+def test_room_that_is_somebody_elses_turn_is_no_room(site: Site) -> None:
+    """What would delay one that waits does not fit, though the card has room for it."""
+    site.holding("--memory", "10GiB", "--card", "0", "--name", "holder")
+    _waiting(site, "--exclusive", "--card", "0", name="late")
+    code, lines = _fit(site, "--memory", "1GiB", "--card", "0")
+    assert code == 1
+    assert lines == [
+        "1 card, 1024 MiB (simulated): does not fit now; it would be number 2 in the queue",
+        "  there is room, but it would delay late, who comes first",
+    ]
+    assert _fit(site, "--memory", "1GiB")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (["--memory", "17GiB"], "the largest card of node"),
+        (["--cards", "3", "--memory", "1GiB"], "it asks for 3 cards"),
+        (["--memory", "1GiB", "--model", "A100"], "it wants model *A100*"),
+    ],
+)
+def test_what_never_fits_is_said(site: Site, options: list[str], reason: str) -> None:
+    """However empty the machine becomes; nobody is in the way of that."""
+    site.holding("--memory", "15GiB", "--cards", "2", "--name", "holder")
+    code, (first, second) = _fit(site, *options)
+    assert code == 1
+    assert first.endswith("(simulated): never fits on this machine")
+    assert reason in second
+    found = _fit_json(site, *options)
+    assert (found["fits"], found["ever"], found["held_by"]) == (False, False, [])
+
+
+def test_foreign_processes_are_in_the_way_by_their_id(site: Site) -> None:
+    """They have no name here."""
+    with foreigners.on(site) as strangers:
+        stranger = strangers.using(10_000)
+        found = _fit_json(site, "--memory", "10GiB", "--card", "0")
+        assert found["ever"] is True
+        assert found["held_by"] == [f"process {stranger.pid}"]
+        assert _fit(site, "--memory", "10GiB")[0] == 0, "the other card is free"
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ([], "nothing is asked for; add --memory 4GiB, --compute 30%, or --exclusive"),
+        (["--memory", "4"], "--memory: 4 has no unit; write 4GiB or 4MiB"),
+        (["--memory", "4GiB", "--node", "a=2x16Gi"], "-f FILE is missing"),
+    ],
+)
+def test_what_cannot_be_used_is_exit_code_2(site: Site, options: list[str], text: str) -> None:
+    """Before anything is looked at."""
+    done = site.partage("fit", *options)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert text in done.stderr
+
+
+def test_what_it_says_is_what_becomes_of_it(site: Site) -> None:
+    """``partage run --no-wait`` gets the card that was named, or is refused for the same reason."""
+    site.holding("--memory", "9GiB", "--card", "1")
+    asked = ("--memory", "8GiB")
+    (card,) = _fit_json(site, *asked)["cards"]
+    site.holding(*asked, "--name", "asked")
+    assert [each["index"] for each in site.view()["tenants"] if each["name"] == "asked"] == [card]
+    site.holding("--memory", "1GiB", "--card", "0")
+    found = _fit_json(site, *asked)
+    done = site.partage("run", *asked, "--no-wait", "--", "echo", "never")
+    assert (done.returncode, done.stdout) == (75, "")
+    assert found["reason"] in done.stderr

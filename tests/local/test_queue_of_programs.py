@@ -1,0 +1,202 @@
+"""Programs that wait: who comes first starts first, and whoever leaves the queue leaves nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import pty
+import re
+import signal
+import subprocess
+
+from partage.local import bells, leases
+from tests.local import sites
+
+
+def _waiting(site: sites.Site, *options: object, name: str) -> subprocess.Popen[str]:
+    """A program in the queue; it writes its name to a file when it starts."""
+    log = site.folder.parent / "order"
+    command = ["sh", "-c", f"echo {name} >> {log}; sleep 0.3"]
+    process = site.run("--name", name, *options, command=command)
+    sites.eventually(lambda: name in site.names("waiting"))
+    return process
+
+
+def _order(site: sites.Site) -> list[str]:
+    return (site.folder.parent / "order").read_text("ascii").split()
+
+
+def test_equals_start_in_the_order_in_which_they_came(site: sites.Site) -> None:
+    """Four who each want a whole card, while one has both."""
+    holder = site.holding("--exclusive", "--cards", "2")
+    waiting = [_waiting(site, "--exclusive", "--card", 0, name=f"w{i}") for i in range(4)]
+    holder.kill()
+    for process in waiting:
+        process.wait(timeout=sites.PATIENCE_S)
+
+    assert _order(site) == ["w0", "w1", "w2", "w3"]
+
+
+def test_priority_comes_first(site: sites.Site) -> None:
+    """Whoever came last with the highest priority starts first, and the lowest starts last."""
+    holder = site.holding("--exclusive", "--cards", "2")
+    waiting = [
+        _waiting(site, "--exclusive", "--card", 0, "--priority", priority, name=name)
+        for name, priority in (("low", -5), ("usual", 0), ("high", 10))
+    ]
+    assert site.names("waiting") == ["high", "usual", "low"]
+    holder.kill()
+    for process in waiting:
+        process.wait(timeout=sites.PATIENCE_S)
+
+    assert _order(site) == ["high", "usual", "low"]
+
+
+def test_a_small_one_passes_where_it_delays_nobody_and_waits_where_it_would(
+    site: sites.Site,
+) -> None:
+    """One of 16 GiB waits for a card; 4 GiB beside it would be in its way, on either card."""
+    site.holding("--memory", "10GiB", "--card", 0)
+    site.holding("--memory", "10GiB", "--card", 1)
+    large = _waiting(site, "--memory", "12GiB", name="large")
+
+    passed = site.partage("run", "--memory", "4GiB", "--no-wait", "--", "echo", "ran")
+    refused = site.partage("run", "--memory", "5GiB", "--no-wait", "--", "echo", "ran")
+
+    assert passed.stdout == "ran\n"  # 12 and 4 are 16, whoever ends
+    assert refused.returncode == 75
+    assert "it would delay large, who comes first" in refused.stderr
+    assert large.poll() is None
+
+
+def test_the_kernel_rings_for_those_who_wait_when_a_program_is_killed(site: sites.Site) -> None:
+    """Nobody has to look again and again: the end of a program's last process wakes them."""
+    holder = site.holding("--memory", "16GiB")
+    with bells.hung(site.place().leases) as bell:
+        assert not bell.wait(0)
+        holder.kill()
+
+        assert bell.wait(sites.PATIENCE_S)
+        assert not bell.wait(0)
+
+
+def test_a_bell_is_rung_without_giving_up_the_lease(site: sites.Site) -> None:
+    """Opening and closing one's own lease wakes the others, and its lock stays."""
+    site.holding("--memory", "16GiB")
+    folder = site.place().leases
+    (token,) = leases.tokens(folder)
+    with bells.hung(folder) as bell:
+        bells.ring(folder / token)
+
+        assert bell.wait(sites.PATIENCE_S)
+    found = leases.find(folder, token)
+    assert found is not None
+    assert found.locked
+
+
+def test_the_first_who_dies_in_the_queue_is_followed_by_the_second(site: sites.Site) -> None:
+    """The one who decides for all is killed; the next takes over, though nobody has told him."""
+    holder = site.holding("--exclusive", "--cards", "2")
+    first = _waiting(site, "--exclusive", "--card", 0, name="first")
+    second = _waiting(site, "--exclusive", "--card", 0, name="second")
+    first.kill()
+    holder.kill()
+
+    assert second.wait(timeout=sites.PATIENCE_S) == 0
+    assert _order(site) == ["second"]
+
+
+def test_ctrl_c_leaves_the_queue_cleanly(site: sites.Site) -> None:
+    """Exit code 130, no row, no lease, no traceback."""
+    site.holding("--exclusive", "--cards", "2")
+    waiting = _waiting(site, "--memory", "4GiB", name="gone")
+    waiting.send_signal(signal.SIGINT)
+    _, err = waiting.communicate(timeout=sites.PATIENCE_S)
+
+    assert waiting.returncode == 130
+    assert "Traceback" not in err
+    assert site.names("waiting") == []
+    with site.book() as book:
+        assert "gone" not in [entry.name for entry in book.all()]
+    assert len(list(site.place().leases.iterdir())) == 1
+
+
+def test_waiting_ends_when_its_time_is_over(site: sites.Site) -> None:
+    """Exit code 75, and the text says what was missing and what to do."""
+    site.holding("--exclusive", "--cards", "2")
+
+    late = site.partage("run", "--memory", "4GiB", "--wait", "1s", "--", "echo", "ran")
+
+    assert late.returncode == 75
+    assert late.stdout == ""
+    assert "there is no room now: card 0 is somebody's own" in late.stderr
+    assert site.names("waiting") == []
+
+
+def test_a_terminal_shows_place_reason_and_holder(site: sites.Site) -> None:
+    """And nothing of it is left when the program starts."""
+    holder = site.holding("--memory", "16GiB", "--cards", "2", "--name", "hog")
+    leader, follower = pty.openpty()
+    os.set_blocking(leader, False)
+    process = site.run(
+        "--memory", "4GiB", "--name", "me", command=["echo", "ran"],
+        stdin=follower, stdout=follower, stderr=follower,
+    )  # fmt: skip
+    seen = bytearray()
+
+    def shown(text: str) -> bool:
+        with contextlib.suppress(BlockingIOError):
+            seen.extend(os.read(leader, 1 << 16))
+        return text in seen.decode()
+
+    sites.eventually(lambda: shown("Ctrl-C leaves the queue"))
+    text = seen.decode()
+    assert re.search(r"me waits for 1 card, 4096 MiB \(\d+s\): place 1 of 1", text)
+    assert "card 0 has 0 of 4096 MiB free, card 1 has 0 of 4096 MiB free" in text
+    assert re.search(r"held by hog \(\w+, \d+s\)", text)
+    holder.kill()
+    sites.eventually(lambda: shown("ran\r\n"))
+    assert "\x1b[J" in seen.decode().rpartition("Ctrl-C leaves the queue")[2]
+    process.wait(timeout=sites.PATIENCE_S)
+    os.close(leader)
+    os.close(follower)
+
+
+def test_a_log_gets_a_line_for_each_place(site: sites.Site, tmp_path: pathlib.Path) -> None:
+    """Without a terminal nothing is drawn over."""
+    holder = site.holding("--memory", "16GiB", "--cards", "2", "--name", "hog")
+    waiting = _waiting(site, "--memory", "4GiB", name="me")
+    holder.kill()
+    _, err = waiting.communicate(timeout=sites.PATIENCE_S)
+
+    lines = [line for line in err.splitlines() if "waits" in line]
+    assert len(lines) == 1
+    assert "place 1 of 1" in lines[0]
+    assert "\x1b" not in err
+
+
+def test_what_can_never_fit_is_refused_at_once(site: sites.Site) -> None:
+    """Exit code 2 and the reason, whatever is free now."""
+    for options, reason in (
+        (("--memory", "17GiB"), "the largest card of node"),
+        (("--memory", "1GiB", "--cards", "3"), "it asks for 3 cards"),
+        (("--exclusive", "--model", "A100"), "it wants model *A100*"),
+    ):
+        refused = site.partage("run", *options, "--", "echo", "ran")
+        assert refused.returncode == 2
+        assert refused.stdout == ""
+        assert "this can never fit" in refused.stderr
+        assert reason in refused.stderr
+
+
+def test_a_name_is_given_once(site: sites.Site) -> None:
+    """A second program of the same name is refused while the first lives, and not afterwards."""
+    first = site.holding("--memory", "1GiB", "--name", "train")
+    refused = site.partage("run", "--memory", "1GiB", "--name", "train", "--", "echo", "ran")
+    assert refused.returncode == 2
+    assert "there is a train already" in refused.stderr
+    first.kill()
+    first.wait()
+
+    assert site.partage("run", "--memory", "1GiB", "--name", "train", "--", "true").returncode == 0

@@ -1,0 +1,239 @@
+"""Options as people write them become a demand, or are refused with what to write instead."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from partage.cli import run
+from partage.core import cards, demands, errors
+from partage.local import entries, requests
+
+ALL = demands.ALL_CARDS
+EXACT, BURST = demands.ComputeMode.FIXED, demands.ComputeMode.BURST
+AS_SET = demands.ComputeMode.NODE  # gpushare leaves compute to whoever runs the node
+FIRST, SECOND = "GPU-aaaa1111", "GPU-aaaa2222"
+KNOWN = (
+    cards.Card(uuid=FIRST, index=0, memory_mib=16384, model="NVIDIA A100-SXM4-80GB"),
+    cards.Card(uuid=SECOND, index=1, memory_mib=16384, model="Tesla T4"),
+)
+
+
+def _asked(**options: Any) -> demands.Demand:
+    """What one container, the only one, asks for."""
+    asked = requests.demand(requests.Wishes(**options), KNOWN)
+    (container,) = asked.containers
+    assert container.name == entries.CONTAINER
+    return container.demand
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"memory": "4GiB"}, {"memory_mib": 4096}),
+        ({"memory": "4096MiB"}, {"memory_mib": 4096}),
+        ({"memory": "4Gi"}, {"memory_mib": 4096}),
+        ({"memory": "1.5GiB"}, {"memory_mib": 1536}),
+        ({"memory": "1500M"}, {"memory_mib": 1431}),
+        ({"memory": "25%"}, {"memory_percent": 25}),
+        ({"memory": " 25 %"}, {"memory_percent": 25}),
+        ({"memory": "100%"}, {"memory_percent": 100}),
+        ({"compute": "30%"}, {"compute_percent": 30, "compute_mode": EXACT}),
+        ({"compute": "30"}, {"compute_percent": 30, "compute_mode": EXACT}),
+        ({"compute": "100"}, {"compute_percent": 100, "compute_mode": EXACT}),
+        (
+            {"compute": "30%:80%"},
+            {"compute_percent": 30, "compute_ceiling_percent": 80, "compute_mode": BURST},
+        ),
+        (
+            {"compute": "30:30"},
+            {"compute_percent": 30, "compute_ceiling_percent": 30, "compute_mode": BURST},
+        ),
+        (
+            {"memory": "1GiB", "compute": "5"},
+            {"memory_mib": 1024, "compute_percent": 5, "compute_mode": EXACT},
+        ),
+        ({"memory": "1GiB", "cards": "2"}, {"memory_mib": 1024, "cards": 2}),
+        ({"memory": "1GiB", "cards": "all"}, {"memory_mib": 1024, "cards": ALL}),
+        ({"exclusive": True}, {"exclusive": demands.Exclusive.CARD}),
+        ({"exclusive": True, "cards": "2"}, {"exclusive": demands.Exclusive.CARD, "cards": 2}),
+        ({"memory": "1GiB", "models": ("A100",)}, {"memory_mib": 1024, "models": ("*A100*",)}),
+        (
+            {"memory": "1GiB", "models": ("Tesla ?4", "V*")},
+            {"memory_mib": 1024, "models": ("Tesla ?4", "V*")},
+        ),
+        ({"memory": "1GiB", "chosen": ("1",)}, {"memory_mib": 1024, "uuids": (SECOND,)}),
+        ({"memory": "1GiB", "chosen": ("gpu-AAAA2",)}, {"memory_mib": 1024, "uuids": (SECOND,)}),
+        (
+            {"memory": "1GiB", "chosen": ("0", SECOND, "0")},
+            {"memory_mib": 1024, "uuids": (FIRST, SECOND), "cards": 2},
+        ),
+        (
+            {"memory": "1GiB", "chosen": ("0", "1"), "cards": "1"},
+            {"memory_mib": 1024, "uuids": (FIRST, SECOND), "cards": 1},
+        ),
+        ({"limits": ("aliyun.com/gpu-mem=3",)}, {"memory_mib": 3072, "compute_mode": AS_SET}),
+        (
+            {"limits": ("aliyun.com/gpu-mem=3",), "chosen": ("1",), "models": ("T4",)},
+            {
+                "memory_mib": 3072,
+                "compute_mode": AS_SET,
+                "uuids": (SECOND,),
+                "models": ("*T4*",),
+            },
+        ),
+        (
+            {"limits": (" partage.dev/cards = 1 , partage.dev/memory-mib=7",)},
+            {"memory_mib": 7},
+        ),
+    ],
+)
+def test_options_become_a_demand(options: dict[str, Any], expected: dict[str, Any]) -> None:
+    """What was not said has the value that asks for nothing."""
+    assert _asked(**options) == demands.Demand(**expected)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({}, "nothing is asked for; add --memory 4GiB, --compute 30%, or --exclusive"),
+        ({"cards": "2"}, "nothing is asked for; add --memory 4GiB"),
+        ({"memory": "4"}, "--memory: 4 has no unit; write 4GiB or 4MiB"),
+        ({"memory": "0GiB"}, "--memory: '0Gi' is not a positive amount of memory; write one such"),
+        ({"memory": "-1GiB"}, "--memory: '-1Gi' is not a positive amount of memory; write one"),
+        ({"memory": "4GB"}, "--memory: '4GB' is not a quantity; write 4G (decimal) or 4Gi"),
+        ({"memory": "lots"}, "--memory: 'lots' is not a quantity; write"),
+        ({"memory": "٤GiB"}, "--memory: '٤Gi' is not a quantity"),
+        ({"memory": "0%"}, "--memory: 0% of a card; write 1% to 100%, or an amount such as 4GiB"),
+        ({"memory": "101%"}, "--memory: 101% of a card; write 1% to 100%"),
+        ({"compute": "0"}, "--compute: '0' is no share of a card's time; write 1% to 100%"),
+        ({"compute": "101%"}, "--compute: '101%' is no share of a card's time; write 1% to 100%"),
+        ({"compute": "30:20"}, "--compute: '30:20' is no share of a card's time; write 1%"),
+        ({"compute": "30:101"}, "--compute: '30:101' is no share"),
+        ({"compute": "30:0"}, "--compute: '30:0' is no share"),
+        ({"compute": "30:"}, "--compute: '30:' is no share"),
+        ({"compute": "half"}, "--compute: 'half' is no share of a card's time; write 1% to 100%"),
+        ({"compute": "٣٠"}, "--compute: '٣٠' is no share"),
+        ({"memory": "1GiB", "cards": "0"}, "--cards: '0' is no number of cards; write 1 to 64"),
+        ({"memory": "1GiB", "cards": "65"}, "--cards: '65' is no number of cards; write 1 to 64"),
+        ({"memory": "1GiB", "cards": "two"}, "--cards: 'two' is no number of cards; write 1 to 64"),
+        ({"memory": "1GiB", "cards": "٢"}, "--cards: '٢' is no number of cards"),
+        (
+            {"memory": "1GiB", "cards": "2", "chosen": ("1",)},
+            "--cards: 2 of the 1 that --card names; name more of them, or ask for fewer",
+        ),
+        (
+            {"memory": "1GiB", "chosen": ("7",)},
+            f"--card: there is no card '7'; this machine has 0 ({FIRST}), 1 ({SECOND})",
+        ),
+        ({"memory": "1GiB", "chosen": ("GPU-aaaa",)}, "--card: there is no card 'GPU-aaaa'; this"),
+        ({"memory": "1GiB", "chosen": ("",)}, "--card: there is no card ''; this machine has"),
+        (
+            {"exclusive": True, "memory": "1GiB"},
+            "--exclusive is the whole card, and --memory 1GiB a part; write one of them",
+        ),
+        (
+            {"exclusive": True, "compute": "30"},
+            "--exclusive is the whole card, and --compute 30 a part; write one of them",
+        ),
+        *(
+            (
+                {"limits": ("aliyun.com/gpu-mem=3",), **beside},
+                f"--{next(iter(beside))} beside --limits says the same in other words; write one",
+            )
+            for beside in (
+                {"memory": "1GiB"},
+                {"compute": "30"},
+                {"cards": "2"},
+                {"exclusive": True},
+            )
+        ),
+        ({"limits": ("",)}, "--limits: '' is no limit; write for example aliyun.com/gpu-mem=3"),
+        ({"limits": ("aliyun.com/gpu-mem",)}, "--limits: 'aliyun.com/gpu-mem' is no limit; write"),
+        ({"limits": ("=3",)}, "--limits: '=3' is no limit; write for example"),
+        (
+            {"limits": ("aliyun.com/gpu-mem=1", "aliyun.com/gpu-mem=2")},
+            "--limits: aliyun.com/gpu-mem is there twice; write it once",
+        ),
+        ({"limits": ("cpu=3",)}, "--limits: no dialect knows cpu; write for example aliyun.com/"),
+        ({"limits": ("aliyun.com/gpu-mem=4Gi",)}, "limits[aliyun.com/gpu-mem]: "),
+        (
+            {"limits": ("tke.cloud.tencent.com/qgpu-core=33,tke.cloud.tencent.com/qgpu-memory=1",)},
+            "limits[tke.cloud.tencent.com/qgpu-core]: 33 is not a multiple of 5; write 30 or 35",
+        ),
+        ({"limits": ("partage.dev/memory=1",)}, "there is no such resource; write partage.dev/"),
+    ],
+)
+def test_what_cannot_be_used_is_refused(options: dict[str, Any], says: str) -> None:
+    """The text names the option, and says what to write."""
+    with pytest.raises(errors.InputError) as caught:
+        _asked(**options)
+    assert says in str(caught.value)
+    assert caught.value.instead
+    named = [f"--{name}" for name in ("memory", "compute", "cards", "card", "limits", "exclusive")]
+    assert any(name in str(caught.value) for name in named)
+
+
+def test_a_policy_is_for_this_request() -> None:
+    """In Partage's words, in another family's, and beside a family's own choice."""
+    plain = requests.demand(requests.Wishes(memory="1GiB"), KNOWN)
+    assert (plain.nodes_by, plain.cards_by, plain.dialect) == ("", "", "partage")
+    spread = requests.demand(requests.Wishes(memory="1GiB", policy="spread"), KNOWN)
+    assert (spread.nodes_by, spread.cards_by) == ("spread", "spread")
+    limits = ("aliyun.com/gpu-mem=3",)
+    other = requests.demand(requests.Wishes(limits=limits, policy="binpack"), KNOWN)
+    assert (other.cards_by, other.dialect) == ("binpack", "aliyun")
+
+
+@given(st.text(max_size=20))
+def test_whatever_is_written_is_read_or_refused(text: str) -> None:
+    """No text makes anything else than a demand or an error for people."""
+    plain = [{"memory": text}, {"compute": text}, {"limits": (text,)}]
+    beside = [{"memory": "1GiB", "cards": text}, {"memory": "1GiB", "chosen": (text,)}]
+    for options in (*plain, *beside):
+        found = _asked_or_refused(**options)
+        if isinstance(found, errors.InputError):
+            assert found.instead
+        else:
+            assert found.memory_mib or found.memory_percent or found.compute_percent
+
+
+def _asked_or_refused(**options: Any) -> demands.Demand | errors.InputError:
+    try:
+        return _asked(**options)
+    except errors.InputError as error:
+        return error
+
+
+@given(st.integers(1, 100), st.integers(1, 100))
+def test_shares_are_read_back_exactly(share: int, ceiling: int) -> None:
+    """Every percentage, and every ceiling that is not below it."""
+    if ceiling < share:
+        with pytest.raises(errors.InputError):
+            requests.compute(f"{share}%:{ceiling}%")
+        return
+    found = requests.compute(f"{share}%:{ceiling}%")
+    assert (found["compute_percent"], found["compute_ceiling_percent"]) == (share, ceiling)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("90", 90), ("90s", 90), ("10m", 600), ("1h30m", 5400), ("1d", 86400), ("0", 0), (None, None)],
+)
+def test_times_to_wait(text: str | None, seconds: float | None) -> None:
+    """As people write them; a plain number counts seconds."""
+    option = next(each for each in run.run.params if each.name == "wait_s")
+    assert option.callback is not None
+    assert option.callback(None, option, text) == seconds  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("text", ["", "x", "-1", "1.5h", "10 m", "m", "1h30", "٣s", "1w"])
+def test_what_is_no_time_is_refused(text: str) -> None:
+    """With the option, and what to write."""
+    option = next(each for each in run.run.params if each.name == "wait_s")
+    assert option.callback is not None
+    with pytest.raises(errors.InputError, match=r"--wait: .* is no time; write for example 90s"):
+        option.callback(None, option, text)  # type: ignore[arg-type]
