@@ -12,7 +12,7 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -159,10 +159,11 @@ def _folder(path: pathlib.Path) -> None:
         (_folder, "cannot be read or written"),
     ],
 )
-def test_a_bad_ledger_is_a_problem(site: sites.Site, harm: object, says: str) -> None:
+def test_a_bad_ledger_is_a_problem(
+    site: sites.Site, harm: Callable[[pathlib.Path], None], says: str
+) -> None:
     """With a remedy, and the rest is told."""
     assert site.partage("run", "--memory", "1GiB", "--", "true").returncode == 0
-    assert callable(harm)
     harm(site.place().ledger)
 
     done = site.partage("doctor")
@@ -179,7 +180,7 @@ def test_a_bad_ledger_is_a_problem(site: sites.Site, harm: object, says: str) ->
     [
         ("mount --bind {0} {0} && mount -o remount,bind,ro {0}", "Read-only file system; mount it"),
         (
-            "mount -t tmpfs -o size=256k none {0} && (cat /dev/zero > {0}/full || true) 2> {0}/said",
+            "mount -t tmpfs -o size=99k none {0} && (cat /dev/zero > {0}/x || true) 2> /dev/null",
             "No space left on device; make room",
         ),
     ],
@@ -331,18 +332,32 @@ def test_inside_a_share_it_is_noted_and_the_machine_is_seen_whole(site: sites.Si
     assert "1 run" in found["ledger"][1]
 
 
+def _cut(whole: bytes) -> bytes:
+    return whole[:4096]
+
+
+def _of_others(whole: bytes) -> bytes:
+    """It wants a C library that is not here."""
+    return whole.replace(b"libc.so.6\0", b"libc.so.9\0")
+
+
+@pytest.mark.parametrize(
+    ("change", "says"), [(_cut, "is damaged"), (_of_others, "libc.so.9: cannot open")]
+)
 def test_a_library_that_cannot_be_loaded_is_a_problem(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+    change: Callable[[bytes], bytes],
+    says: str,
 ) -> None:
     """The loader tries it; what looks like one need not be."""
-    whole = simulated.FENCE.read_bytes()
-    (tmp_path / library.NAME).write_bytes(whole[:4096])
+    (tmp_path / library.NAME).write_bytes(change(simulated.FENCE.read_bytes()))
     monkeypatch.setattr(library, "folder", lambda: tmp_path)
 
     (finding,) = examining_cards.library(findings.Around({}, None))
 
     assert finding.status is findings.Status.PROBLEM
-    assert "cannot be preloaded" in finding.text
+    assert says in finding.text
 
 
 def test_an_examination_that_fails_is_a_problem_of_its_own(tmp_path: pathlib.Path) -> None:

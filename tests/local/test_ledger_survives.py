@@ -158,6 +158,25 @@ def test_a_damaged_ledger_can_be_moved_away(site: sites.Site) -> None:
     assert site.names() == ["old"]
 
 
+def test_those_who_wait_go_on_with_the_ledger_that_is_there(site: sites.Site) -> None:
+    """It was moved away while they waited: they are in the new one, and nobody decides twice."""
+    holder = site.holding("--memory", "16GiB", "--cards", "2", "--name", "holder")
+    waiters = [
+        site.run("--memory", "16GiB", "--name", name, command=["sh", "-c", "echo ran; sleep 600"])
+        for name in ("first", "second", "third")
+    ]
+    sites.eventually(lambda: len(site.names("waiting")) == 3)
+    for file in site.folder.glob("ledger.db*"):
+        file.rename(site.folder.parent / f"old-{file.name}")
+    holder.kill()
+
+    sites.eventually(lambda: len(site.names()) == 2)
+    assert site.names("waiting") == ["third"]
+    assert [waiter.poll() for waiter in waiters] == [None, None, None]
+    with site.book() as book:
+        assert sum(entry.grant is not None for entry in book.all()) == 2
+
+
 @pytest.mark.parametrize(
     "change",
     [

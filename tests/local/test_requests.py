@@ -105,8 +105,8 @@ def test_options_become_a_demand(options: dict[str, Any], expected: dict[str, An
         ({"memory": "0GiB"}, "--memory: '0Gi' is not a positive amount of memory; write one such"),
         ({"memory": "-1GiB"}, "--memory: '-1Gi' is not a positive amount of memory; write one"),
         ({"memory": "4GB"}, "--memory: '4GB' is not a quantity; write 4G (decimal) or 4Gi"),
-        ({"memory": "lots"}, "--memory: 'lots' is not a quantity; write"),
-        ({"memory": "٤GiB"}, "--memory: '٤Gi' is not a quantity"),
+        ({"memory": "lots"}, "--memory: 'lots' is not a quantity; write one such as 4GiB"),
+        ({"memory": "٤GiB"}, "--memory: '٤Gi' is not a quantity; write one such as 4GiB"),
         ({"memory": "0%"}, "--memory: 0% of a card; write 1% to 100%, or an amount such as 4GiB"),
         ({"memory": "101%"}, "--memory: 101% of a card; write 1% to 100%"),
         ({"compute": "0"}, "--compute: '0' is no share of a card's time; write 1% to 100%"),
@@ -191,10 +191,11 @@ def test_a_policy_is_for_this_request() -> None:
 @given(st.text(max_size=20))
 def test_whatever_is_written_is_read_or_refused(text: str) -> None:
     """No text makes anything else than a demand or an error for people."""
-    plain = [{"memory": text}, {"compute": text}, {"limits": (text,)}]
-    beside = [{"memory": "1GiB", "cards": text}, {"memory": "1GiB", "chosen": (text,)}]
-    for options in (*plain, *beside):
-        found = _asked_or_refused(**options)
+    beside = {"memory": "1GiB"}
+    options: list[dict[str, Any]] = [{"memory": text}, {"compute": text}, {"limits": (text,)}]
+    options += [beside | {"cards": text}, beside | {"chosen": (text,)}]
+    for each in options:
+        found = _asked_or_refused(**each)
         if isinstance(found, errors.InputError):
             assert found.instead
         else:

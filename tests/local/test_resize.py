@@ -160,9 +160,13 @@ def test_memory_for_who_had_no_limit_is_not_below_what_he_uses(site: Site) -> No
     assert program.asked("total") == "4096"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "text"),
-    [
+def test_what_cannot_be_resized_is_said(site: Site) -> None:
+    """A name that is not there, or has no share that could change; or amounts that are none."""
+    site.holding("--exclusive", "--card", "1", "--name", "alone")
+    site.holding("--memory", "2GiB", *FIRST, "--name", "train")
+    site.run("--exclusive", "--name", "late", command=["true"], stderr=subprocess.DEVNULL)
+    sites.eventually(lambda: site.names("waiting") == ["late"])
+    for arguments, text in (
         (["nobody", "--memory", "1GiB"], "there is no program nobody; there is alone, train"),
         (["alone", "--memory", "1GiB"], "alone has its cards for itself"),
         (["late", "--memory", "1GiB"], "late waits in the queue"),
@@ -171,17 +175,10 @@ def test_memory_for_who_had_no_limit_is_not_below_what_he_uses(site: Site) -> No
         (["train", "--memory", "0GiB"], "--memory: '0Gi' is not a positive amount"),
         (["train", "--compute", "200"], "--compute: '200' is no share"),
         (["train", "--compute", "50:30"], "--compute: '50:30' is no share"),
-    ],
-)
-def test_what_cannot_be_resized_is_said(site: Site, arguments: list[str], text: str) -> None:
-    """A name that is not there, or has no share that could change; or amounts that are none."""
-    site.holding("--exclusive", "--card", "1", "--name", "alone")
-    site.holding("--memory", "2GiB", *FIRST, "--name", "train")
-    site.run("--exclusive", "--name", "late", command=["true"], stderr=subprocess.DEVNULL)
-    sites.eventually(lambda: site.names("waiting") == ["late"])
-    done = site.partage("resize", *arguments)
-    assert done.returncode == 2
-    assert text in done.stderr
+    ):
+        done = site.partage("resize", *arguments)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert text in done.stderr
     assert _share(site)["memory_mib"] == 2048
 
 

@@ -312,3 +312,26 @@ def test_what_was_cut_off_is_nobodys_ledger(folder: pathlib.Path) -> None:
     assert done.returncode == 1
     assert setup(folder / "state").returncode == 0
     assert modes(folder / "state") == MODES
+
+
+def test_where_nothing_is_said_all_users_find_it(folder: pathlib.Path) -> None:
+    """In /var/lib, here one that nobody else sees; the agent of a cluster may have been there."""
+    script = (
+        "mount -t tmpfs -o mode=755 none /var/lib && mkdir -m 700 /var/lib/partage && "
+        f"{sites.PARTAGE} setup --group daemon && stat -c %a /var/lib/partage && "
+        f"{sites.PARTAGE} doctor"
+    )
+    plain = {k: v for k, v in os.environ.items() if not k.startswith("PARTAGE_")}
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", script],
+        env=plain,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=sites.PATIENCE_S,
+    )
+
+    assert "/var/lib/partage: repaired (mode 0700 instead of 0755)\n" in done.stdout
+    assert "/var/lib/partage/local/leases: made\n" in done.stdout
+    assert done.stdout.split("tells what they have.\n")[1].startswith("755\n")
+    assert "/var/lib/partage/local/ledger.db, version 1: 0 run, 0 wait; shared by" in done.stdout

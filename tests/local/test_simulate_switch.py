@@ -106,15 +106,23 @@ def test_the_program_meets_the_same_cards(tmp_path: pathlib.Path) -> None:
         "1GiB," * 20 + "1GiB",
     ],
 )
-def test_what_are_no_cards_is_refused(tmp_path: pathlib.Path, text: str) -> None:
-    """In one line, by either way, and nothing is made."""
-    by_option = _partage("--simulate", text, "ps", home=tmp_path)
-    by_variable = _partage("ps", home=tmp_path, PARTAGE_SIMULATE=text)
+def test_what_are_no_cards_is_refused(text: str) -> None:
+    """With what to write, before anything is changed."""
+    environ: dict[str, str] = {}
+    with pytest.raises(errors.InputError) as caught:
+        simulating.switch(text, environ)
+    assert caught.value.what == f"--simulate: {text[:80]!r} are no cards"
+    assert environ == {}
+
+
+def test_a_slip_is_one_line_by_either_way(tmp_path: pathlib.Path) -> None:
+    """By the option and by the variable; nothing is made."""
+    by_option = _partage("--simulate", "2x", "ps", home=tmp_path)
+    by_variable = _partage("ps", home=tmp_path, PARTAGE_SIMULATE="2x")
     for done in (by_option, by_variable):
-        assert done.returncode == 2
-        assert done.stdout == ""
+        assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr == (
-            f"partage: --simulate: {text[:80]!r} are no cards; write up to 32, "
+            "partage: --simulate: '2x' are no cards; write up to 32, "
             "for example 2x16GiB, or 16GiB,24GiB:Tesla T4\n"
         )
     assert list(tmp_path.iterdir()) == []

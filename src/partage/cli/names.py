@@ -32,8 +32,7 @@ def _items() -> list[CompletionItem]:
     place = places.there(places.where(os.environ))
     if place is None:
         return []
-    with ledger.read(place) as book:
-        living = sweeping.look(place, book.all()).living
+    living = sweeping.look(place, ledger.rows(place)).living
     return [
         CompletionItem(each.name, help=demands.described(each.demand.containers[0].demand))
         for each in living

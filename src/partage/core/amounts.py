@@ -15,4 +15,6 @@ def memory_mib(option: str, text: str) -> int:
     try:
         return quantities.to_mib(plain)
     except errors.QuantityError as error:
-        raise errors.InputError(f"{option}: {error.what}", instead=error.instead) from error
+        # Where there is no number, Kubernetes' hint names one without a unit, refused above.
+        instead = error.instead if plain[:1] in "+-.0123456789" else "write one such as 4GiB"
+        raise errors.InputError(f"{option}: {error.what}", instead=instead) from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 from partage.core.quantities import MIB
 from partage.devices import judging, listening, nvml
@@ -66,22 +67,31 @@ def library(_around: findings.Around) -> Iterator[findings.Finding]:
     if found.problem:
         yield findings.problem("library", found.problem, found.remedy)
         return
-    said = subprocess.run(
+    said = _loaded(found.path)
+    if said:
+        yield findings.problem(
+            "library",
+            said,
+            "install the wheel for this machine again, on a disk that is not mounted noexec",
+        )
+    else:
+        yield findings.ok("library", str(found.path))
+
+
+def _loaded(path: Path) -> str:
+    """What goes wrong when a program is started with it; empty if nothing does."""
+    done = subprocess.run(
         ["true"],
-        env={"PATH": "/usr/bin:/bin", "LD_PRELOAD": str(found.path)},
+        env={"PATH": "/usr/bin:/bin", "LD_PRELOAD": str(path)},
         capture_output=True,
         text=True,
         check=False,
         timeout=_LOAD_S,
-    ).stderr
-    if said:
-        yield findings.problem(
-            "library",
-            " ".join(said.split()),
-            "install the wheel for this machine, on a disk that is not mounted noexec",
-        )
-    else:
-        yield findings.ok("library", str(found.path))
+    )
+    said = " ".join(done.stderr.split())  # the loader's
+    if done.returncode != 0 and not said:
+        return f"{path} is damaged: a program that has it ends with {done.returncode}"
+    return said
 
 
 def _sick() -> dict[str, str]:

@@ -24,8 +24,7 @@ def ledger(around: findings.Around) -> Iterator[findings.Finding]:
     if place is None or not place.ledger.exists():
         yield findings.ok("ledger", f"{around.path}: the first `partage run` makes it")
         return
-    with ledgers.read(place) as book:
-        damage = book.damage()
+    damage = ledgers.damage(place)
     if damage:
         yield findings.problem(
             "ledger",

@@ -90,7 +90,6 @@ class Around:
 
     def _rows(self, place: places.Place) -> list[entries.Entry]:
         try:
-            with ledger.read(place) as book:
-                return book.all()
+            return ledger.rows(place)
         except errors.LedgerError:
             return []

@@ -35,14 +35,30 @@ _COLUMNS = (
 class Ledger:
     """An open ledger: ``with ledger.opened(place) as book: with book.deciding(): ...``."""
 
-    def __init__(self, connection: sqlite3.Connection, path: Path, steps: Sequence[str]) -> None:
-        self._connection = connection
-        self._path = path
+    def __init__(self, place: places.Place, steps: Sequence[str]) -> None:
+        self._place = place
+        self._path = place.ledger
         self._steps = steps
+        self._connect()
+
+    def renew(self) -> None:
+        """Go on with the file that is there now: a damaged one may have been moved away.
+
+        Whoever waits would else decide from the old one, beside those who came later.
+        """
+        with explained(self._path):
+            if _identity(self._path) != self._identity:
+                self.close()
+                self._connect()
+
+    def close(self) -> None:
+        """Let the file go."""
+        _close(self._connection, self._place)
 
     @contextlib.contextmanager
     def deciding(self) -> Iterator[None]:
         """Nobody else decides meanwhile; what was written is there afterwards, or nothing is."""
+        self.renew()
         with explained(self._path):
             self._connection.execute("BEGIN IMMEDIATE")
             try:
@@ -60,8 +76,7 @@ class Ledger:
         A row that makes no sense is left out; the lease of whoever it was about says it better.
         """
         with explained(self._path):
-            rows = self._connection.execute(f"SELECT {_COLUMNS} FROM entries ORDER BY seq")
-            return [entry for row in rows if (entry := _entry(row)) is not None]
+            return _all(self._connection)
 
     def one(self, token: str) -> entries.Entry | None:
         """One of them."""
@@ -135,11 +150,9 @@ class Ledger:
             [name, value],
         )
 
-    def damage(self) -> str:
-        """What SQLite finds wrong in the file; empty if nothing is."""
-        with explained(self._path):
-            said = str(self._connection.execute("PRAGMA quick_check(1)").fetchone()[0])
-        return "" if said == "ok" else said
+    def _connect(self) -> None:
+        self._connection = _connected(self._place, self._steps)
+        self._identity = _identity(self._path)
 
     def _check_version(self) -> None:
         """Another Partage may have made it a newer one since it was opened."""
@@ -151,32 +164,25 @@ class Ledger:
 @contextlib.contextmanager
 def opened(place: places.Place, steps: Sequence[str] = schema.STEPS) -> Iterator[Ledger]:
     """The ledger of a place, made or brought up to date if need be."""
-    path = place.ledger
-    with explained(path):
-        _touch(place)
-        connection = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None)
+    with explained(place.ledger):
+        book = Ledger(place, steps)
     try:
-        with explained(path):
-            _prepare(connection, path, steps)
-        yield Ledger(connection, path, steps)
+        yield book
     finally:
-        _close(connection, place)
+        book.close()
 
 
-@contextlib.contextmanager
-def read(place: places.Place, steps: Sequence[str] = schema.STEPS) -> Iterator[Ledger]:
-    """The ledger as it is: nothing is made, and nothing can be changed through it."""
-    path = place.ledger
-    with explained(path):
-        connection = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, isolation_level=None)
-    try:
-        with explained(path):
-            version = _version(connection)
-        if version != len(steps):
-            raise _newer(path, version, len(steps)) if version > len(steps) else _older(path)
-        yield Ledger(connection, path, steps)
-    finally:
-        _close(connection, place)
+def rows(place: places.Place) -> list[entries.Entry]:
+    """Everybody who is in it, for those who only look: nothing is made or changed."""
+    with _read_only(place) as connection:
+        return _all(connection)
+
+
+def damage(place: places.Place) -> str:
+    """What SQLite finds wrong in the file; empty if nothing is."""
+    with _read_only(place) as connection:
+        said = str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
+    return "" if said == "ok" else said
 
 
 @contextlib.contextmanager
@@ -237,6 +243,44 @@ def _is_full(path: Path) -> bool:
     return disk.f_bavail * disk.f_frsize < _LEAST_BYTES
 
 
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _connected(place: places.Place, steps: Sequence[str]) -> sqlite3.Connection:
+    _touch(place)
+    connection = sqlite3.connect(place.ledger, timeout=_BUSY_S, isolation_level=None)
+    try:
+        _prepare(connection, place.ledger, steps)
+    except BaseException:
+        _close(connection, place)
+        raise
+    return connection
+
+
+@contextlib.contextmanager
+def _read_only(place: places.Place) -> Iterator[sqlite3.Connection]:
+    path, known = place.ledger, len(schema.STEPS)
+    with explained(path):
+        connection = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, isolation_level=None)
+        try:
+            version = _version(connection)
+            if version != known:
+                raise _newer(path, version, known) if version > known else _older(path)
+            yield connection
+        finally:
+            _close(connection, place)
+
+
+def _all(connection: sqlite3.Connection) -> list[entries.Entry]:
+    found = connection.execute(f"SELECT {_COLUMNS} FROM entries ORDER BY seq")
+    return [entry for row in found if (entry := _entry(row)) is not None]
+
+
 def _touch(place: places.Place) -> None:
     """SQLite would make it with the mode of a umask, and its companions with the mode it has."""
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -257,13 +301,14 @@ def _close(connection: sqlite3.Connection, place: places.Place) -> None:
     kernels that protect files in sticky folders (``fs.protected_regular``) would keep all other
     members from opening them. A lock on SQLite's shared bytes says that somebody is still there.
     """
-    with contextlib.ExitStack() as stack:
-        stack.callback(connection.close)
-        if place.shared and os.geteuid() == 0:
+    fd = -1
+    if place.shared and os.geteuid() == 0:
+        with contextlib.suppress(OSError):
             fd = os.open(place.ledger, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
             locks.share(fd, _SHARED_FIRST, _SHARED_BYTES)
-            connection.close()
-            os.close(fd)  # not before: it drops SQLite's own locks on the file
+    connection.close()
+    if fd >= 0:
+        os.close(fd)  # not before: that drops SQLite's own locks on the file
 
 
 def _prepare(connection: sqlite3.Connection, path: Path, steps: Sequence[str]) -> None:

@@ -85,6 +85,7 @@ def _look(
     before: granting.Outcome,
     watch: Watch,
 ) -> granting.Outcome:
+    here.book.renew()
     mine = here.book.one(lease.token)
     if mine is not None and mine.grant is not None:
         return granting.Outcome(mine)

@@ -1,0 +1,274 @@
+"""Where a ledger is kept: of one user, of all, of a simulation; and where it cannot be."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import stat
+import threading
+
+import pytest
+
+from partage.core import errors
+from partage.fence import roots
+from partage.local import places
+from tests.local import users
+
+NOWHERE = pathlib.Path("/nonexistent/partage")
+
+
+def _mode(path: pathlib.Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def _mounts(folder: pathlib.Path, *mounts: tuple[bytes, bytes]) -> pathlib.Path:
+    """A table as the kernel writes it, of mount points and types."""
+    lines = [
+        b"%d 1 0:%d / %s rw,relatime shared:%d - %s none rw\n" % (30 + i, i, point, i, kind)
+        for i, (point, kind) in enumerate(mounts)
+    ]
+    table = folder / "mountinfo"
+    table.write_bytes(b"".join(lines))
+    return table
+
+
+@pytest.fixture
+def home(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.Path:
+    """The home of this user."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+def test_a_user_has_his_own_where_nothing_is_said(home: pathlib.Path) -> None:
+    """In his home, by the rules of the desktop."""
+    assert places.where({}, shared=NOWHERE) == home / ".local/state/partage"
+    assert places.where({"XDG_STATE_HOME": "/x"}, shared=NOWHERE) == pathlib.Path("/x/partage")
+
+
+@pytest.mark.parametrize("text", ["", "relative/folder"])
+def test_a_relative_state_home_is_ignored(home: pathlib.Path, text: str) -> None:
+    """As its specification demands; else each folder would have a ledger."""
+    found = places.where({"XDG_STATE_HOME": text}, shared=NOWHERE)
+    assert found == home / ".local/state/partage"
+
+
+def test_the_place_for_all_comes_before_ones_own(tmp_path: pathlib.Path) -> None:
+    """Once it is there nobody takes his own; whoever names another has that."""
+    shared = tmp_path / "shared"
+    own = {"XDG_STATE_HOME": str(tmp_path)}
+    assert places.where(own, shared=shared) == tmp_path / "partage"
+    shared.mkdir()
+    assert places.where(own, shared=shared) == shared
+    named = own | {"PARTAGE_STATE": "/named"}
+    assert places.where(named, shared=shared) == pathlib.Path("/named")
+
+
+def test_a_named_place_can_be_relative(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To the folder of the command, and is told in full; an empty name is none."""
+    monkeypatch.chdir(tmp_path)
+    assert places.where({"PARTAGE_STATE": "here"}) == tmp_path / "here"
+    empty = {"PARTAGE_STATE": "", "XDG_STATE_HOME": "/x"}
+    assert places.where(empty, shared=NOWHERE) == pathlib.Path("/x/partage")
+
+
+@pytest.mark.parametrize(
+    ("cards", "name"),
+    [
+        ("2x16GiB", "simulated-2x16GiB"),
+        ("16GiB,24GiB:Tesla T4", "simulated-16GiB,24GiB_Tesla_T4"),
+        ("../../etc", "simulated-.._.._etc"),
+        ("x" * 300, f"simulated-{'x' * 100}"),
+    ],
+)
+def test_a_simulation_has_a_folder_of_its_own(
+    tmp_path: pathlib.Path, cards: str, name: str
+) -> None:
+    """Named by its cards, below the user's own, whatever the place for all is."""
+    environ = {"XDG_STATE_HOME": str(tmp_path), "PARTAGE_SIMULATE": cards}
+    assert places.where(environ, shared=tmp_path) == tmp_path / "partage" / name
+    named = environ | {"PARTAGE_STATE": "/named"}
+    assert places.where(named) == pathlib.Path("/named")
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
+def test_ones_own_is_for_oneself(tmp_path: pathlib.Path, umask: int) -> None:
+    """With modes that no umask changes; opened again it is the same."""
+    path = tmp_path / "partage"
+    before = os.umask(umask)
+    try:
+        place = places.opened(path)
+    finally:
+        os.umask(before)
+    assert (place.path, place.shared, place.file_mode) == (path, False, 0o600)
+    assert [_mode(each) for each in (path, place.leases)] == [0o700, 0o700]
+    assert roots.find(place.fence).reach is roots.Reach.OWNER
+    assert places.opened(path) == place
+    assert places.there(path) == place
+
+
+def test_looking_makes_nothing(tmp_path: pathlib.Path) -> None:
+    """Who only asks leaves no folder behind."""
+    assert places.there(tmp_path / "partage") is None
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_was_cut_off_is_finished(tmp_path: pathlib.Path) -> None:
+    """A folder without its leases is made complete by the next who comes."""
+    roots.prepare(tmp_path / "partage/fence")
+    assert places.there(tmp_path / "partage") is None
+    assert places.opened(tmp_path / "partage").leases.is_dir()
+    assert _mode(tmp_path / "partage") == 0o700
+
+
+def test_many_may_make_it_at_once(tmp_path: pathlib.Path) -> None:
+    """All of them find the same."""
+    found: list[places.Place] = []
+    start = threading.Barrier(16)
+
+    def make() -> None:
+        start.wait()
+        found.append(places.opened(tmp_path / "deep/partage"))
+
+    threads = [threading.Thread(target=make) for _ in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 16
+    assert set(found) == {places.opened(tmp_path / "deep/partage")}
+
+
+def test_a_place_for_a_group_is_known_by_its_mode(tmp_path: pathlib.Path) -> None:
+    """Whoever opens it later needs not be told."""
+    filled: list[places.Place] = []
+    made = places.set_up(tmp_path / "local", os.getgid(), filled.append)
+    assert (made.shared, made.gid, made.file_mode) == (True, os.getgid(), 0o660)
+    assert filled == [made]
+    assert places.find({}, shared=tmp_path / "local") == made
+    assert roots.find(made.fence).reach is roots.Reach.GROUP
+
+
+def test_a_folder_of_somebody_else_is_refused(tmp_path: pathlib.Path) -> None:
+    """With whose it is, and nothing is taken instead."""
+    users.need_root()
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(0o755)
+    places.opened(tmp_path / "state")
+    (tmp_path / "state").chmod(0o755)  # who may look but not write is refused as well
+    stranger = users.User(tmp_path, 64017)
+    try:
+        done = stranger.partage("ps")
+        assert done.returncode == 1
+        assert done.stdout == ""
+        assert f"{tmp_path / 'state'} belongs to root" in done.stderr
+        assert "name a folder of yours in PARTAGE_STATE" in done.stderr
+    finally:
+        stranger.end()
+
+
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        ("/proc/no-such-folder", "/proc/no-such-folder"),
+        ("/dev/null", "/dev/null"),
+        ("/dev/null/deeper", "/dev/null"),
+    ],
+)
+def test_what_cannot_be_a_place_is_told(path: str, told: str) -> None:
+    """Which folder, why, and what to do."""
+    with pytest.raises(errors.PartageError) as caught:
+        places.opened(pathlib.Path(path))
+    assert told in str(caught.value)
+    assert caught.value.instead
+
+
+def test_the_file_system_is_that_of_the_nearest_mount(tmp_path: pathlib.Path) -> None:
+    """The deepest mount point above the path, and of two at the same point the later one."""
+    here = os.fsencode(tmp_path)
+    table = _mounts(
+        tmp_path,
+        (b"/", b"ext4"),
+        (here + b"/data", b"nfs4"),
+        (here, b"xfs"),
+        (here + b"/data/disk", b"tmpfs"),
+        (here + b"/data/disk", b"btrfs"),
+    )
+    (tmp_path / "data/disk").mkdir(parents=True)
+    (tmp_path / "database").mkdir()
+    expected = {
+        "": "xfs",
+        "new/folders": "xfs",  # is not there yet
+        "database": "xfs",  # begins like a mount point, and is none
+        "data": "nfs4",
+        "data/new": "nfs4",
+        "data/disk/new": "btrfs",
+    }
+    found = {path: places.filesystem(tmp_path / path, table) for path in expected}
+    assert found == expected
+    assert places.filesystem(pathlib.Path("/"), table) == "ext4"
+
+
+@pytest.mark.parametrize(
+    ("name", "written"),
+    [
+        ("with blank", rb"with\040blank"),
+        ("tab\tand\\", rb"tab\011and\134"),
+        ("größe", "größe".encode()),
+        (os.fsdecode(b"\xff\xfe"), b"\xff\xfe"),
+    ],
+)
+def test_names_of_mount_points_are_read_as_the_kernel_writes_them(
+    tmp_path: pathlib.Path, name: str, written: bytes
+) -> None:
+    """Blanks in octal, and bytes that are no text as they are."""
+    (tmp_path / name).mkdir()
+    here = os.fsencode(tmp_path)
+    table = _mounts(tmp_path, (b"/", b"ext4"), (here + b"/" + written, b"nfs"))
+    assert places.filesystem(tmp_path / name, table) == "nfs"
+    assert places.filesystem(tmp_path, table) == "ext4"
+
+
+def test_a_link_leads_to_the_file_system_behind_it(tmp_path: pathlib.Path) -> None:
+    """It is there that the files will be."""
+    (tmp_path / "far").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "far")
+    table = _mounts(tmp_path, (b"/", b"ext4"), (os.fsencode(tmp_path / "far"), b"cifs"))
+    assert places.filesystem(tmp_path / "link/new", table) == "cifs"
+
+
+def test_where_nobody_tells_it_is_unknown(tmp_path: pathlib.Path) -> None:
+    """And no reason to refuse."""
+    assert places.filesystem(tmp_path, tmp_path / "no-such-table") == ""
+    assert not places.is_network("")
+
+
+@pytest.mark.parametrize(
+    "kind", ["nfs", "nfs4", "cifs", "smb3", "fuse.sshfs", "9p", "lustre", "gpfs", "ceph", "beegfs"]
+)
+def test_a_network_file_system_is_refused(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """With what to do, and nothing is made there."""
+    monkeypatch.setattr(places, "filesystem", lambda _path: kind)
+    path = tmp_path / "partage"
+    with pytest.raises(errors.LedgerError, match=rf"network file system \({kind}\)") as caught:
+        places.opened(path)
+    assert "a local disk in PARTAGE_STATE" in caught.value.instead
+    assert not path.exists()
+    with pytest.raises(errors.LedgerError, match="network file system"):
+        places.set_up(path, os.getgid(), lambda _place: None)
+
+
+@pytest.mark.parametrize("kind", ["ext4", "xfs", "btrfs", "zfs", "tmpfs", "overlay", "f2fs"])
+def test_a_local_file_system_will_do(kind: str) -> None:
+    """Those that people have."""
+    assert not places.is_network(kind)
+
+
+def test_users_and_groups_without_a_name_are_numbers() -> None:
+    """Somebody who was deleted still has what he has."""
+    assert places.user_name(0) == "root"
+    assert places.user_name(3_999_999_999) == "3999999999"
+    assert places.group_name(3_999_999_999) == "3999999999"
