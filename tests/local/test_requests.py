@@ -14,7 +14,7 @@ from partage.local import entries, requests
 
 ALL = demands.ALL_CARDS
 EXACT, BURST = demands.ComputeMode.FIXED, demands.ComputeMode.BURST
-AS_SET = demands.ComputeMode.NODE  # gpushare leaves compute to whoever runs the node
+HELD = demands.ComputeMode.FIXED
 FIRST, SECOND = "GPU-aaaa1111", "GPU-aaaa2222"
 KNOWN = (
     cards.Card(uuid=FIRST, index=0, memory_mib=16384, model="NVIDIA A100-SXM4-80GB"),
@@ -75,12 +75,12 @@ def _asked(**options: Any) -> demands.Demand:
             {"memory": "1GiB", "chosen": ("0", "1"), "cards": "1"},
             {"memory_mib": 1024, "uuids": (FIRST, SECOND), "cards": 1},
         ),
-        ({"limits": ("aliyun.com/gpu-mem=3",)}, {"memory_mib": 3072, "compute_mode": AS_SET}),
+        ({"limits": ("aliyun.com/gpu-mem=3",)}, {"memory_mib": 3072, "compute_mode": HELD}),
         (
             {"limits": ("aliyun.com/gpu-mem=3",), "chosen": ("1",), "models": ("T4",)},
             {
                 "memory_mib": 3072,
-                "compute_mode": AS_SET,
+                "compute_mode": HELD,
                 "uuids": (SECOND,),
                 "models": ("*T4*",),
             },

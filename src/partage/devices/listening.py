@@ -103,6 +103,23 @@ class Listener:
                 self._names[address] = uuid
 
 
+def ailments() -> dict[str, str]:
+    """Why cards are not well, by uuid, as one look at them tells; NVML must be open.
+
+    What they went through before is not known, only what they still suffer from.
+    """
+    listener = Listener()
+    try:
+        looks = listener.looks(())
+    finally:
+        listener.close()
+    fresh, patience = judging.Verdict(), judging.Patience()
+    reasons = {
+        uuid: judging.looked(fresh, look, 0.0, patience).reason for uuid, look in looks.items()
+    }
+    return {uuid: reason for uuid, reason in reasons.items() if reason}
+
+
 def _address(handle: Any) -> int:
     return ctypes.cast(handle, ctypes.c_void_p).value or 0
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 from partage.core import errors, grants
 from partage.fence import locks
-from partage.local import ledger, machine, places, sessions
+from partage.local import databases, machine, places, sessions
 
 
 def costs(
@@ -51,7 +51,7 @@ def _measured(here: sessions.Session, uuid: str, kind: str) -> int:
 @contextmanager
 def _alone(place: places.Place) -> Iterator[None]:
     path = place.path / "measuring"
-    with ledger.explained(path):
+    with databases.explained(path):
         try:
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         except FileExistsError:

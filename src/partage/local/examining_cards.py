@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from partage.core.quantities import MIB
-from partage.devices import judging, listening, nvml
+from partage.devices import nvml
 from partage.fence import levels, probing
 from partage.fence import library as hook_library
 from partage.local import fencing, findings, machine
@@ -21,9 +21,8 @@ def cards(around: findings.Around) -> Iterator[findings.Finding]:
         return
     if not around.seen.devices:
         yield findings.problem("cards", "the driver has no cards", "see `nvidia-smi -L`")
-    sick = _sick()
     for device in around.seen.devices:
-        yield _card(device, device.problem or sick.get(device.uuid or "", ""))
+        yield _card(device)
 
 
 def foreign(around: findings.Around) -> Iterator[findings.Finding]:
@@ -94,28 +93,14 @@ def _loaded(path: Path) -> str:
     return said
 
 
-def _sick() -> dict[str, str]:
-    """Why cards are not well, as one look at them tells."""
-    listener = listening.Listener()
-    try:
-        looks = listener.looks(())
-    finally:
-        listener.close()
-    unknown, patience = judging.Verdict(), judging.Patience()
-    return {
-        uuid: judging.looked(unknown, look, 0.0, patience).reason for uuid, look in looks.items()
-    }
-
-
-def _card(device: nvml.Device, reason: str) -> findings.Finding:
+def _card(device: nvml.Device) -> findings.Finding:
     name = f"card {device.index}"
     simulated = (device.model or "").startswith(machine.SIMULATED)
     memory = "N/A" if device.memory_mib is None else f"{device.memory_mib} MiB"
     about = f"{device.model or 'N/A'}, {memory}" + (", simulated" if simulated else "")
-    if reason:
-        return findings.problem(
-            name, f"{about}: {reason}", f"see `nvidia-smi -q -i {device.index}`, and reset the card"
-        )
+    if device.problem:
+        remedy = f"see `nvidia-smi -q -i {device.index}`, and reset the card"
+        return findings.problem(name, f"{about}: {device.problem}", remedy)
     return findings.ok(name, about)
 
 

@@ -18,7 +18,7 @@ import msgspec
 
 from partage.core import cards, errors
 from partage.core.quantities import MIB
-from partage.devices import nvml
+from partage.devices import listening, nvml
 from partage.fence import roots, usage
 from partage.local import entries, places, processes
 
@@ -58,7 +58,11 @@ SIMULATED = "Simulated"  # how the models of simulated cards begin
 
 def see(driver: nvml.Nvml) -> Seen:
     """Ask the driver; before the ledger is read, so that nobody new is taken for foreign."""
-    devices = driver.devices()
+    sick = listening.ailments()
+    devices = tuple(
+        msgspec.structs.replace(device, problem=device.problem or sick.get(device.uuid or "", ""))
+        for device in driver.devices()
+    )
     present = [
         Present(device.uuid, process.pid, process.used_bytes)
         for device in devices

@@ -170,7 +170,7 @@ def _in_other_words(wishes: Wishes, known: Sequence[cards.Card]) -> demands.PodD
     restrictions = {k: v for k, v in _restrictions(wishes, known).items() if v}
     containers = tuple(
         demands.ContainerDemand(
-            entries.CONTAINER, msgspec.structs.replace(c.demand, **restrictions)
+            entries.CONTAINER, msgspec.structs.replace(_held(c.demand), **restrictions)
         )
         for c in asked.containers
     )
@@ -178,6 +178,13 @@ def _in_other_words(wishes: Wishes, known: Sequence[cards.Card]) -> demands.PodD
     return msgspec.structs.replace(
         asked, containers=containers, nodes_by=wishes.policy or asked.nodes_by, cards_by=policy
     )
+
+
+def _held(demand: demands.Demand) -> demands.Demand:
+    """Where a node's administrator would say whether a share is held: here it is."""
+    fixed = demand.compute_mode is demands.ComputeMode.NODE
+    mode = demands.ComputeMode.FIXED if fixed else demand.compute_mode
+    return msgspec.structs.replace(demand, memory_enforced=True, compute_mode=mode)
 
 
 def _amounts(texts: Sequence[str]) -> dict[str, str]:
