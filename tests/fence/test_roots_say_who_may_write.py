@@ -57,7 +57,7 @@ def test_the_owner_writes_and_others_read_limits_only(tmp_path: pathlib.Path) ->
 
 @needs_root
 def test_a_group_shares_folders_and_no_files(tmp_path: pathlib.Path) -> None:
-    """Its members make tenants; each one's region is its own."""
+    """Its members make tenants; each one's region is its own to write, and the others' to read."""
     root = roots.prepare(tmp_path / "root", reach=roots.Reach.GROUP, gid=GROUP)
     tenants.create(root, "job", making.share(1), uid=1000, gid=1000)
 
@@ -70,7 +70,7 @@ def test_a_group_shares_folders_and_no_files(tmp_path: pathlib.Path) -> None:
         "tenants": 0o3775,
         "tenants/job": 0o755,
         "tenants/job/limits": 0o644,
-        "tenants/job/region": 0o600,
+        "tenants/job/region": 0o640,
     }
     assert (root.seats / making.uuid(1)).stat().st_gid == GROUP
     assert (root.path / "lock").stat().st_gid == GROUP

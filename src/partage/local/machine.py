@@ -11,7 +11,7 @@ explains.
 
 from __future__ import annotations
 
-import platform
+import os
 from collections.abc import Iterable, Sequence
 
 import msgspec
@@ -52,7 +52,7 @@ class Machine(msgspec.Struct, frozen=True):
         return any(card.model.startswith(SIMULATED) for card in self.node.cards)
 
 
-NAME = platform.node() or "localhost"
+NAME = os.uname().nodename or "localhost"
 SIMULATED = "Simulated"  # how the models of simulated cards begin
 
 
