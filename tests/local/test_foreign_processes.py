@@ -11,11 +11,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 
 from partage.core.quantities import MIB
 from partage.devices import nvml
-from partage.local import machine, processes
+from partage.local import entries, machine, processes
 from tests.local import foreigners, installations, sites
 from tests.local.sites import Site
 
@@ -80,7 +81,7 @@ def test_an_exclusive_card_is_one_without_them(site: Site, strangers: foreigners
     assert [each["index"] for each in site.view()["tenants"]] == [1]
     done = site.partage("run", "--exclusive", *NO_WAIT)
     assert done.returncode == 75
-    assert "card 0 is in use, card 1 is somebody's own" in done.stderr
+    assert "card 0 is in use, card 1 is taken whole" in done.stderr
 
 
 def test_they_are_not_taken_for_a_reason_to_give_up(
@@ -170,8 +171,7 @@ def test_who_has_ended_since_the_driver_was_asked_is_not_foreign(site: Site) -> 
 def test_where_the_driver_does_not_tell_they_have_what_nobody_else_has(site: Site) -> None:
     """All that is used of the card, less what our own programs use."""
     ours = site.holding("--memory", "1GiB")
-    with site.book() as book:
-        living = tuple(book.all())
+    living = (_moved(site, "GPU-0"),)
     present = (
         machine.Present("GPU-0", os.getpid(), None),
         machine.Present("GPU-0", ours.pid, 300 * MIB),
@@ -179,6 +179,16 @@ def test_where_the_driver_does_not_tell_they_have_what_nobody_else_has(site: Sit
     found = machine.understood(_seen(*present), living, site.place())
     assert [each.pid for each in found.foreign] == [os.getpid()]
     assert found.node.cards[0].foreign_memory_mib == 700
+
+
+def _moved(site: Site, uuid: str) -> entries.Entry:
+    """The one program of a site, as if its share were of this card."""
+    with site.book() as book:
+        (entry,) = book.all()
+    assert entry.container is not None
+    card = entry.container.shares[0].uuid.encode()
+    said = msgspec.json.encode(entry).replace(card, uuid.encode())
+    return msgspec.json.decode(said, type=entries.Entry)
 
 
 def _seen(*present: machine.Present) -> machine.Seen:

@@ -54,7 +54,7 @@ def test_no_card_is_over_and_every_survivor_runs_exactly_once(tmp_path: pathlib.
     assert max(counts.values()) == 1
     assert not samples.wrong
     assert samples.taken > 50
-    assert samples.busiest > 8  # programs that lived at the same time: it was no empty machine
+    assert samples.busiest > 4  # programs that lived at the same time, more than there are cards
 
 
 def test_nothing_is_left_behind(site: sites.Site) -> None:

@@ -130,7 +130,7 @@ def test_waiting_ends_when_its_time_is_over(site: sites.Site) -> None:
 
     assert late.returncode == 75
     assert late.stdout == ""
-    assert "there is no room now: card 0 is somebody's own" in late.stderr
+    assert "there is no room now: card 0 is taken whole" in late.stderr
     assert site.names("waiting") == []
 
 

@@ -20,6 +20,7 @@ def run(
     command: click.Command, name: str, *, tell: Callable[[errors.PartageError], int] | None = None
 ) -> NoReturn:
     """Run a command and exit; ``tell`` says what went wrong in another way than usual."""
+    _open_closed()
     try:
         code = _code(command, name, tell or _told(name))
         sys.stdout.flush()
@@ -33,6 +34,13 @@ def run(
     sys.exit(code)
 
 
+def _open_closed() -> None:
+    """Whoever starts us without standard output or error does not want to read it."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
+
+
 def _code(command: click.Command, name: str, tell: Callable[[errors.PartageError], int]) -> int:
     try:
         code = command(prog_name=name, standalone_mode=False)
@@ -43,7 +51,7 @@ def _code(command: click.Command, name: str, tell: Callable[[errors.PartageError
         return 0
     except click.UsageError as error:
         asked = error.ctx.command_path if error.ctx else name
-        click.echo(f"{name}: {error.format_message()} See '{asked} --help'.", err=True)
+        click.echo(f"{name}: {_mistake(error, name)} See '{asked} --help'.", err=True)
         return error.exit_code
     except click.ClickException as error:
         click.echo(f"{name}: {error.format_message()}", err=True)
@@ -51,6 +59,14 @@ def _code(command: click.Command, name: str, tell: Callable[[errors.PartageError
     except (click.Abort, KeyboardInterrupt):
         return 130  # as a shell reports an interrupt
     return code if isinstance(code, int) else 0
+
+
+def _mistake(error: click.UsageError, name: str) -> str:
+    """One sentence, whatever click makes of it."""
+    if isinstance(error, click.NoSuchOption) and error.option_name == "--simulate":
+        return f"--simulate comes before the command: {name} --simulate 2x16GiB run ..."
+    text = " ".join(error.format_message().split())
+    return text if text.endswith((".", "?")) else f"{text}."
 
 
 def _told(name: str) -> Callable[[errors.PartageError], int]:

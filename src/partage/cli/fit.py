@@ -28,7 +28,13 @@ Examples:
 
 @click.command(epilog=_EXAMPLES)
 @asking.options
-@click.option("-f", "--filename", metavar="FILE", help="Pods or workloads in YAML; - is stdin.")
+@click.option(
+    "-f",
+    "--filename",
+    type=click.Path(allow_dash=True),
+    metavar="FILE",
+    help="Pods or workloads in YAML; - is stdin.",
+)
 @click.option(
     "--node",
     "nodes",

@@ -14,10 +14,23 @@ import click
 import partage
 from partage.cli import entry
 
-_COMMANDS = (
-    *("agent", "completion", "demo", "doctor", "explain", "extender", "fence", "fit", "inspect"),
-    *("ps", "resize", "run", "setup", "simulate", "top"),
-)
+_COMMANDS = {
+    "run": "start a program with a share of a card",
+    "ps": "show cards, programs and the queue",
+    "top": "the same, live; or a node's agent",
+    "fit": "would a share fit, and where",
+    "resize": "change the share of a program that runs",
+    "doctor": "examine this machine",
+    "setup": "one ledger for all users of this machine",
+    "demo": "see programs share cards",
+    "completion": "complete commands in a shell",
+    "fence": "limits, and who uses what",
+    "extender": "decide beside kube-scheduler",
+    "agent": "give containers of a node their cards",
+    "inspect": "show a cluster's cards and tenants",
+    "explain": "why is a pod pending",
+    "simulate": "compare policies on recorded workloads",
+}
 
 
 class _Commands(click.Group):
@@ -25,6 +38,11 @@ class _Commands(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Without importing them all."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(_COMMANDS.items()))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:

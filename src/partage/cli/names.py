@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+from pathlib import Path
 
 import click
 from click.shell_completion import CompletionItem
@@ -23,6 +24,20 @@ def complete(
     with contextlib.suppress(errors.PartageError, OSError, sqlite3.Error):
         return [item for item in _items() if item.value.startswith(incomplete)]
     return []
+
+
+def programs(
+    _context: click.Context, _parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """What a shell would complete in the place of a command: programs, and files."""
+    files = [CompletionItem(incomplete, type="file")]
+    if _context.params.get("command") or not incomplete or "/" in incomplete:
+        return files
+    found: set[str] = set()
+    for folder in os.environ.get("PATH", "").split(os.pathsep):
+        with contextlib.suppress(OSError):
+            found.update(each.name for each in Path(folder or ".").glob(f"{incomplete}*"))
+    return [CompletionItem(name) for name in sorted(found)] or files
 
 
 def _items() -> list[CompletionItem]:

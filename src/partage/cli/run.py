@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from partage.cli import asking
+from partage.cli import asking, names
 from partage.core import errors
 from partage.fence import levels
 from partage.local import entries, requests, running
@@ -22,9 +22,9 @@ Examples:
   partage --simulate 2x16GiB run --memory 4GiB -- python train.py
 
 \b
-Exit codes: the program's own; before it starts 2 for a request that cannot be used,
-75 if there was no room in time, 126 and 127 if the program cannot be started or found,
-130 if the queue was left by Ctrl-C, 1 for everything else.
+Exit codes: the program's own; before it starts 2 for a request that cannot be used or
+can never fit, 75 if there was no room in time, 126 and 127 if the program cannot be
+started or found, 130 if the queue was left by Ctrl-C, 1 for everything else.
 """
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _DURATION = re.compile(r"(?:\d{1,6}[smhd])+|\d{1,9}", re.ASCII)
@@ -53,7 +53,8 @@ def _seconds(_context: click.Context, _option: click.Parameter, text: str | None
     "--fence",
     type=click.Choice([str(level) for level in levels.Level]),
     default=str(levels.Level.ADVISORY),
-    help="The weakest fence that will do; refuse to run behind less.",
+    metavar="LEVEL",
+    help="The weakest fence that will do, usually hook; refuse to run behind less.",
 )
 @click.option("--name", default="", metavar="NAME", help="What others see; python-17, say.")
 @click.option(
@@ -64,7 +65,9 @@ def _seconds(_context: click.Context, _option: click.Parameter, text: str | None
 )
 @click.option("--no-wait", is_flag=True, help="Fail at once if there is no room.")
 @click.option("--wait", "wait_s", metavar="TIME", callback=_seconds, help="At most so long: 10m.")
-@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.argument(
+    "command", nargs=-1, required=True, type=click.UNPROCESSED, shell_complete=names.programs
+)
 def run(
     *,
     wishes: requests.Wishes,

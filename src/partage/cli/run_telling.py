@@ -6,6 +6,7 @@ the program starts, and are gone then.
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import time
 from typing import TextIO
@@ -27,7 +28,8 @@ def telling(out: TextIO) -> running.Telling:
 
 def note(text: str) -> None:
     """What one should know, and may ignore."""
-    click.echo(f"partage: {text}", err=True)
+    with contextlib.suppress(OSError):
+        click.echo(f"partage: {text}", err=True)
 
 
 def lines(outcome: granting.Outcome, now_s: float) -> list[str]:
@@ -73,9 +75,8 @@ class _Lines:
         place = outcome.waiting.place if outcome.waiting else 1
         if place != self._place:
             self._place = place
-            text = ";".join(lines(outcome, time.time())) + "\n"
-            self._out.write(tables.printable(text[:-1]) + "\n")
-            self._out.flush()
+            text = "; ".join(line.strip() for line in lines(outcome, time.time()))
+            _write(self._out, tables.printable(text) + "\n")
 
     def clear(self) -> None:
         """What was said stays."""
@@ -93,13 +94,18 @@ class _Live:
         shown = [tables.printable(line)[:width] for line in lines(outcome, time.time())]
         shown.append("  Ctrl-C leaves the queue")
         self.clear()
-        self._out.write("".join(f"{line}\n" for line in shown))
-        self._out.flush()
+        _write(self._out, "".join(f"{line}\n" for line in shown))
         self._drawn = len(shown)
 
     def clear(self) -> None:
         """Nothing of it stays."""
         if self._drawn:
-            self._out.write(f"\x1b[{self._drawn}F\x1b[J")
-            self._out.flush()
+            _write(self._out, f"\x1b[{self._drawn}F\x1b[J")
         self._drawn = 0
+
+
+def _write(out: TextIO, text: str) -> None:
+    """Nobody waits in vain because whoever read this has gone."""
+    with contextlib.suppress(OSError):
+        out.write(text)
+        out.flush()

@@ -11,12 +11,14 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import signal
 import struct
 from collections.abc import Iterator
 from pathlib import Path
 
 # struct flock: l_type, l_whence, l_start, l_len, l_pid; `0q` pads it to its full size.
 _FLOCK = struct.Struct("hhqqi0q")
+_STOPPING = (signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)  # what a terminal sends
 
 
 def held(fd: int, byte: int, *, count: int = 1) -> bool:
@@ -58,10 +60,21 @@ def share(fd: int, byte: int, count: int) -> bool:
 
 @contextlib.contextmanager
 def exclusive(path: Path) -> Iterator[None]:
-    """Hold the lock of a file that exists; waits for whoever has it."""
-    fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    """Hold the lock of a file or folder that exists; waits for whoever has it."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
-        yield
+        with unstopped():
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            yield
     finally:
         os.close(fd)
+
+
+@contextlib.contextmanager
+def unstopped() -> Iterator[None]:
+    """Ctrl-Z waits: whoever is stopped with a lock stops everybody who needs it."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPPING)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

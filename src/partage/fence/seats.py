@@ -54,6 +54,15 @@ def take(root: roots.Root, uuid: str, taken: Collection[int], *, uid: int, gid: 
     )
 
 
+def made(root: roots.Root, uuid: str) -> set[int]:
+    """All seats at a card, those of nobody too."""
+    try:
+        found = [each.name for each in (root.seats / uuid).iterdir()]
+    except FileNotFoundError:
+        return set()
+    return {int(name) for name in found if name.isdecimal()}
+
+
 def leave(root: roots.Root, uuid: str, seat: int) -> None:
     """Nobody sits there any more."""
     with contextlib.suppress(OSError):

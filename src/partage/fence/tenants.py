@@ -174,8 +174,11 @@ def _take_seat(root: roots.Root, uuid: str, uid: int, gid: int) -> int:
         folder = root.tenants / name
         cards = seats.linked(folder)
         if uuid in cards:
-            raw = files.read(folder / "limits", layout.Limits)
-            taken.add(raw.card[cards.index(uuid)].seat)
+            try:
+                raw = files.read(folder / "limits", layout.Limits)
+                taken.add(raw.card[cards.index(uuid)].seat)
+            except errors.FenceError:
+                taken |= seats.made(root, uuid)  # his is one of them
     return seats.take(root, uuid, taken, uid=uid, gid=gid)
 
 

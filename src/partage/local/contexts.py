@@ -8,7 +8,6 @@ for him.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -50,17 +49,9 @@ def _measured(here: sessions.Session, uuid: str, kind: str) -> int:
 
 @contextmanager
 def _alone(place: places.Place) -> Iterator[None]:
-    path = place.path / "measuring"
-    with databases.explained(path):
-        try:
-            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        except FileExistsError:
-            pass
-        else:
-            os.fchmod(fd, place.file_mode)
-            os.close(fd)
-        with locks.exclusive(path):
-            yield
+    """By the lock of the folder itself: a file for it would have to be made by somebody."""
+    with databases.explained(place.path), locks.exclusive(place.path):
+        yield
 
 
 def _number(text: str | None) -> int:

@@ -17,15 +17,20 @@ from partage.core import errors
 from partage.fence import locks
 from partage.local import places, schema
 
-_BUSY_S = 60.0
+BUSY_S = 60.0  # before one gives up waiting for others
 _LEAST_BYTES = 1 << 16  # with less than this, no file of SQLite's can be made
 _SHARED_FIRST, _SHARED_BYTES = 0x40000002, 510  # what readers of a SQLite file lock
+
+
+class Busy(errors.LedgerError):
+    """Others had the ledger all the time."""
 
 
 def connected(place: places.Place, steps: Sequence[str]) -> sqlite3.Connection:
     """A connection to the file, made or brought up to date if need be."""
     _touch(place)
-    connection = sqlite3.connect(place.ledger, timeout=_BUSY_S, isolation_level=None)
+    connection = sqlite3.connect(place.ledger, timeout=BUSY_S, isolation_level=None)
+    connection.text_factory = _text
     try:
         _prepare(connection, place.ledger, steps)
     except BaseException:
@@ -40,6 +45,7 @@ def read_only(place: places.Place) -> Iterator[sqlite3.Connection]:
     path, known = place.ledger, len(schema.STEPS)
     with explained(path):
         connection = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, isolation_level=None)
+        connection.text_factory = _text
         try:
             found = version(connection)
             if found != known:
@@ -72,9 +78,10 @@ def explained(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        kind = "FULL" if _is_full(path) else _kind(error)
-        what, instead = _TEXTS.get(kind, _OTHERWISE)
-        raise errors.LedgerError(f"the ledger {path} {what} ({error})", instead=instead) from error
+        named = "FULL" if _is_full(path) else kind(error)
+        what, instead = _TEXTS.get(named, _OTHERWISE)
+        raised = Busy if named == "BUSY" else errors.LedgerError
+        raise raised(f"the ledger {path} {what} ({error})", instead=instead) from error
     except OSError as error:
         raise errors.LedgerError(
             f"{error.filename or path}: {error.strerror or error}; nothing was granted or changed",
@@ -96,12 +103,24 @@ def version(connection: sqlite3.Connection) -> int:
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
+def kind(error: sqlite3.Error) -> str:
+    """The name of SQLite's error, ``READONLY_DIRECTORY`` and its like without the particulars."""
+    name: str = getattr(error, "sqlite_errorname", "SQLITE_ERROR")
+    return name.split("_")[1]
+
+
 def newer(path: Path, found: int, known: int) -> errors.LedgerError:
     """The error for a file that another Partage has made."""
     return errors.LedgerError(
         f"the ledger {path} is of version {found}, and this Partage knows {known}",
         instead="use the newer Partage of this machine, or upgrade this one",
     )
+
+
+def damaged(path: Path, how: str) -> errors.LedgerError:
+    """The error for a file in which somebody has written what is not written here."""
+    what, instead = _TEXTS["CORRUPT"]
+    return errors.LedgerError(f"the ledger {path} {what} ({how})", instead=instead)
 
 
 _TEXTS = {
@@ -123,18 +142,17 @@ _TEXTS = {
         "is damaged",
         "move it away: who runs is found again by the leases beside it",
     ),
-    "NOTADB": (
-        "is no ledger",
-        "move it away: who runs is found again by the leases beside it",
+    **dict.fromkeys(
+        ("NOTADB", "ERROR"),  # no database, or one without our tables
+        ("is no ledger", "move it away: who runs is found again by the leases beside it"),
     ),
 }
 _OTHERWISE = ("does not answer", "see `partage doctor`")
 
 
-def _kind(error: sqlite3.Error) -> str:
-    """The name of SQLite's error, ``READONLY_DIRECTORY`` and its like without the particulars."""
-    name: str = getattr(error, "sqlite_errorname", "SQLITE_ERROR")
-    return name.split("_")[1]
+def _text(content: bytes) -> str:
+    """What is no text is not believed, but has to be read to be put right."""
+    return content.decode(errors="replace")
 
 
 def _is_full(path: Path) -> bool:

@@ -18,6 +18,8 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 TOKEN = re.compile(r"[0-9a-f]{16}")
 MOST_PRIORITY = 1000
 _MOST_MIB = 1 << 32
+_MOST_PID = 1 << 22  # no kernel gives a larger one
+_MOST_TICKS = 1 << 62
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,12 +57,16 @@ def sound(entry: Entry, uid: int) -> bool:
     grant = entry.grant
     if entry.uid != uid or not NAME.fullmatch(entry.name) or len(entry.demand.containers) != 1:
         return False
+    if not 0 < entry.pid <= _MOST_PID or not 0 <= entry.started_ticks <= _MOST_TICKS:
+        return False
     if abs(entry.priority) > MOST_PRIORITY or (grant is None) != (entry.granted_at is None):
         return False
     if grant is None:
         return True
-    named = grant.pod.uid == entry.token and len(grant.containers) == 1
-    return named and all(map(_sound, grant.containers[0].shares))
+    if grant.pod.uid != entry.token or len(grant.containers) != 1:
+        return False
+    shares = grant.containers[0].shares
+    return bool(shares) and all(map(_sound, shares))
 
 
 def _sound(share: grants.Share) -> bool:

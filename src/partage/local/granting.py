@@ -8,6 +8,7 @@ locked since he came, holds it from that moment on.
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Sequence
 
@@ -97,8 +98,8 @@ def world(
     known = fleet.standard()
     known.set_node(node)
     for entry in living:
-        if entry.grant is not None:
-            known.admit(entry.grant)
+        if entry.grant is not None:  # the machine may have had another name then
+            known.admit(msgspec.structs.replace(entry.grant, node=node.name))
     return known, [ticket(entry) for entry in living if entry.grant is None]
 
 
@@ -132,18 +133,18 @@ def _smaller(refusal: refusals.Refusal) -> str:
 def _entry(
     seq: int, token: str, asking: Asking, living: Sequence[entries.Entry], now_s: float
 ) -> entries.Entry:
-    name = asking.name or entries.default_name(asking.program, seq)
-    for other in living:
-        if other.name == name:
-            raise errors.InputError(
-                f"there is a {name} already, of {places.user_name(other.uid)}",
-                instead="choose another --name",
-            )
+    taken = {other.name: other for other in living}
+    if asking.name in taken:
+        raise errors.InputError(
+            f"there is a {asking.name} already, of {places.user_name(taken[asking.name].uid)}",
+            instead="choose another --name",
+        )
+    made = (entries.default_name(asking.program, number) for number in itertools.count(seq))
     return entries.Entry(
         token=token,
         seq=seq,
         uid=os.geteuid(),
-        name=name,
+        name=asking.name or next(name for name in made if name not in taken),
         boot_id=processes.boot_id(),
         pid=os.getpid(),
         started_ticks=processes.own_ticks(),

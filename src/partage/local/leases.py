@@ -18,6 +18,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import stat
 from pathlib import Path
 
 import msgspec
@@ -25,7 +26,9 @@ import msgspec
 from partage.fence import locks
 from partage.local import entries
 
-_HIGH = 100  # above the descriptors that scripts choose for themselves, `exec 3<>file`
+# Above the descriptors that scripts choose for themselves, `exec 3<>file`; the second one where a
+# user may not have so many open.
+_HIGH, _LESS_HIGH = 100, 10
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _LARGEST = 1 << 18  # bytes; whatever is larger was not written here
 
@@ -69,16 +72,16 @@ def create(folder: Path) -> Lease:
     """A new lease, locked."""
     path = folder / os.urandom(8).hex()
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-    low = os.open(path, flags, 0o644)
+    low = os.open(path, flags, 0o600)  # whoever may read it could keep us from the lock
     try:
-        os.fchmod(low, 0o644)  # whatever the umask is: others have to see the lock
-        fd = fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, _HIGH)
+        fd = _high(low)
     except OSError:
         path.unlink()
         raise
     finally:
         os.close(low)
     locks.take(fd, 0)
+    os.fchmod(fd, 0o644)  # whatever the umask is: others have to see the lock
     return Lease(path, fd)
 
 
@@ -90,7 +93,10 @@ def find(folder: Path, token: str) -> Found | None:
     except OSError:
         return None
     try:
-        return Found(locks.written(fd, 0), os.fstat(fd).st_uid, _entry(fd, token))
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
+            return None
+        return Found(locks.written(fd, 0), status.st_uid, _entry(fd, token))
     finally:
         os.close(fd)
 
@@ -116,14 +122,21 @@ def rewrite(folder: Path, entry: entries.Entry) -> None:
 
 
 def write(fd: int, entry: entries.Entry) -> None:
+    """In one piece, with blanks over the rest of a longer one: who is killed leaves one of them."""
     content = msgspec.json.encode(entry)
-    os.pwrite(fd, content, 0)
-    os.ftruncate(fd, len(content))
+    os.pwrite(fd, content.ljust(min(os.fstat(fd).st_size, _LARGEST)), 0)
+
+
+def _high(low: int) -> int:
+    try:
+        return fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, _HIGH)
+    except OSError:
+        return fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, _LESS_HIGH)
 
 
 def _entry(fd: int, token: str) -> entries.Entry | None:
     try:
         entry = msgspec.json.decode(os.pread(fd, _LARGEST, 0), type=entries.Entry)
-    except (OSError, msgspec.MsgspecError, ValueError):
+    except (OSError, msgspec.MsgspecError, ValueError, RecursionError):
         return None
     return entry if entry.token == token else None

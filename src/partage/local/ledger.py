@@ -11,18 +11,22 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+import time
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import msgspec
 
 from partage.core import demands, grants
+from partage.fence import locks
 from partage.local import databases, entries, places, schema
 
 _COLUMNS = (
     "token, seq, uid, name, boot_id, pid, started_ticks, priority, asked_at, demand, "
     "granted_at, grant_json"
 )
+_MOST_SEQ = 1 << 62
+_STEP_MS = 500
 
 
 class Ledger:
@@ -52,8 +56,8 @@ class Ledger:
     def deciding(self) -> Iterator[None]:
         """Nobody else decides meanwhile; what was written is there afterwards, or nothing is."""
         self.renew()
-        with databases.explained(self._path):
-            self._connection.execute("BEGIN IMMEDIATE")
+        with databases.explained(self._path), locks.unstopped():
+            self._begin()
             try:
                 self._check_version()
                 yield
@@ -94,7 +98,10 @@ class Ledger:
         row = self._connection.execute(
             "SELECT seq FROM sqlite_sequence WHERE name = 'entries'"
         ).fetchone()
-        return 1 + (row[0] if row else 0)
+        last = row[0] if row else 0
+        if not isinstance(last, int) or not 0 <= last < _MOST_SEQ:
+            raise databases.damaged(self._path, f"the last number is {last!r:.40}")
+        return 1 + last
 
     def add(self, entry: entries.Entry) -> None:
         """Write a new entry, with the number it has."""
@@ -147,6 +154,19 @@ class Ledger:
         self._connection = databases.connected(self._place, self._steps)
         self._identity = databases.identity(self._path)
 
+    def _begin(self) -> None:
+        """Wait for one's turn, in steps: while SQLite waits, it does not let Ctrl-C through."""
+        until_s = time.monotonic() + databases.BUSY_S
+        self._connection.execute(f"PRAGMA busy_timeout = {_STEP_MS}")
+        while True:
+            try:
+                self._connection.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError as error:
+                if databases.kind(error) != "BUSY" or time.monotonic() >= until_s:
+                    raise
+            else:
+                return
+
     def _check_version(self) -> None:
         """Another Partage may have made it a newer one since it was opened."""
         version = databases.version(self._connection)
@@ -175,6 +195,8 @@ def damage(place: places.Place) -> str:
     """What SQLite finds wrong in the file; empty if nothing is."""
     with databases.read_only(place) as connection:
         said = str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
+        if said == "ok":
+            _all(connection)  # another table may be there, or none
     return "" if said == "ok" else said
 
 
@@ -188,22 +210,11 @@ def _encoded(grant: grants.Grant | None) -> bytes | None:
 
 
 def _entry(row: tuple[Any, ...]) -> entries.Entry | None:
-    (token, seq, uid, name, boot_id, pid, ticks, priority, asked_at, demand, granted_at, grant) = (
-        row
-    )
-    with contextlib.suppress(msgspec.MsgspecError, ValueError):
-        return entries.Entry(
-            token=token,
-            seq=seq,
-            uid=uid,
-            name=name,
-            boot_id=boot_id,
-            pid=pid,
-            started_ticks=ticks,
-            priority=priority,
-            asked_at=asked_at,
-            demand=msgspec.json.decode(demand, type=demands.PodDemand),
-            granted_at=granted_at,
-            grant=None if grant is None else msgspec.json.decode(grant, type=grants.Grant),
-        )
+    """What a row says; members of a group may have written anything into it."""
+    fields = dict(zip(_COLUMNS.split(", "), row, strict=True))
+    grant = fields.pop("grant_json")
+    with contextlib.suppress(msgspec.MsgspecError, ValueError, TypeError, RecursionError):
+        fields["demand"] = msgspec.json.decode(fields["demand"], type=demands.PodDemand)
+        fields["grant"] = None if grant is None else msgspec.json.decode(grant, type=grants.Grant)
+        return msgspec.convert(fields, entries.Entry)
     return None

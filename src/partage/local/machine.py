@@ -6,17 +6,17 @@ Everybody else on a card is foreign: a display, somebody's notebook, a container
 processes use is a fact about the card, and cannot be granted.
 
 A foreign process whose memory the driver does not tell takes all of the card's use that nobody else
-explains.
+explains. And what a program uses above its share is counted as what foreigners use.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from partage.core import cards, errors
+from partage.core import cards, errors, grants
 from partage.core.quantities import MIB
 from partage.devices import listening, nvml
 from partage.fence import roots, usage
@@ -74,12 +74,15 @@ def see(driver: nvml.Nvml) -> Seen:
 
 def understood(seen: Seen, living: Sequence[entries.Entry], place: places.Place) -> Machine:
     """What that means, given who was granted something."""
-    foreign = _foreign(seen.present, living, place)
+    ours = _ours(seen.present, living, place)
+    foreign = tuple(each for each in seen.present if each.pid not in ours and _there(each.pid))
     by_card = {device.uuid: device for device in seen.devices if device.uuid}
     taken = {
         uuid: _taken_mib(by_card[uuid], seen.present, [f for f in foreign if f.uuid == uuid])
         for uuid in {each.uuid for each in foreign}
     }
+    for uuid, over_mib in _over(seen.present, ours, living):
+        taken[uuid] = taken.get(uuid, 0) + over_mib
     there = (device.card for device in seen.devices)
     node = cards.Node(
         name=NAME,
@@ -99,16 +102,46 @@ def _processes(driver: nvml.Nvml, uuid: str) -> tuple[nvml.Process, ...]:
         return ()  # a card that does not tell; its health says why
 
 
-def _foreign(
+def _ours(
     present: Iterable[Present], living: Sequence[entries.Entry], place: places.Place
-) -> tuple[Present, ...]:
-    """Those that nobody of ours has started, and that have not ended meanwhile."""
-    ours = {entry.pid for entry in living if entry.grant is not None}
-    unknown = [each for each in present if not ours.intersection(processes.ancestors(each.pid))]
-    if not unknown:
-        return ()
-    fenced = _fenced(living, place)
-    return tuple(each for each in unknown if each.pid not in fenced and _there(each.pid))
+) -> dict[int, str]:
+    """Processes of those who were granted something, with their tokens."""
+    granted = [entry for entry in living if entry.grant is not None]
+    programs: dict[tuple[int, int | None], str] = {
+        (entry.pid, entry.started_ticks): entry.token for entry in granted
+    }
+    programs |= {(entry.pid, None): entry.token for entry in granted}  # what is hidden may be it
+    ours: dict[int, str] = {}
+    for pid in {each.pid for each in present}:
+        tokens = (programs[each] for each in processes.lineage(pid) if each in programs)
+        token = next(tokens, "")
+        if token:
+            ours[pid] = token
+    unknown = {each.pid for each in present} - ours.keys()
+    return _fenced(granted, place) | ours if unknown else ours
+
+
+def _over(
+    present: Iterable[Present], ours: Mapping[int, str], living: Sequence[entries.Entry]
+) -> Iterator[tuple[str, int]]:
+    """What programs use of a card above their share, where no fence holds all their processes.
+
+    A process may have left the fence (``sudo`` takes it away), and a share of time alone has none
+    for memory. Nobody else can be given what they use.
+    """
+    used: dict[tuple[str, str], int] = {}
+    for each in present:
+        if each.pid in ours:
+            key = ours[each.pid], each.uuid
+            used[key] = used.get(key, 0) + (each.used_bytes or 0)
+    shares = {
+        (entry.token, uuid): taking.memory_mib
+        for entry in living
+        if entry.grant is not None
+        for uuid, taking in grants.takings(entry.grant).items()
+    }
+    for (token, uuid), used_bytes in used.items():
+        yield uuid, max(0, -(-used_bytes // MIB) - shares.get((token, uuid), 0))
 
 
 def _there(pid: int) -> bool:
@@ -117,17 +150,16 @@ def _there(pid: int) -> bool:
     return processes.hidden(pid) if found is None else not found.ended
 
 
-def _fenced(living: Iterable[entries.Entry], place: places.Place) -> set[int]:
-    """Processes that the fences of the living know."""
+def _fenced(granted: Iterable[entries.Entry], place: places.Place) -> dict[int, str]:
+    """Processes that their fences know, with their tokens."""
     root = roots.find(place.fence)
-    found: set[int] = set()
-    for entry in living:
-        if entry.grant is not None:
-            try:
-                now = usage.snapshot(root, entry.tenant)
-            except errors.PartageError:
-                continue  # no fence, or just ended
-            found.update(process.pid for process in now.processes)
+    found: dict[int, str] = {}
+    for entry in granted:
+        try:
+            now = usage.snapshot(root, entry.tenant)
+        except errors.PartageError:
+            continue  # no fence, or just ended
+        found |= {process.pid: entry.token for process in now.processes}
     return found
 
 

@@ -35,6 +35,7 @@ SIMULATION = "PARTAGE_SIMULATE"
 GROUP = "partage"
 SHARED_MODE = 0o3770  # what a member makes there belongs to the group, and only he removes it
 
+_LONGEST = 480  # bytes of a path, of the 512 that SQLite takes for its files
 _MOUNTS = Path("/proc/self/mountinfo")
 _OCTAL = re.compile(rb"\\([0-3][0-7]{2})")  # how blanks, and a few others, are written there
 _NETWORK = (
@@ -89,17 +90,18 @@ def where(environ: Mapping[str, str], *, shared: Path = SHARED) -> Path:
     """Where that is, or will be."""
     named = environ.get(VARIABLE)
     if named:
-        return Path(named).absolute()
+        with _explained(Path(named)):
+            return _usable(Path(named).absolute())
     if environ.get(SIMULATION):
-        return own(environ) / f"simulated-{_plain(environ[SIMULATION])}"
+        return _usable(own(environ) / f"simulated-{_plain(environ[SIMULATION])}")
     with _explained(shared):
-        return shared if shared.exists() else own(environ)
+        return shared if shared.exists() else _usable(own(environ))
 
 
 def own(environ: Mapping[str, str]) -> Path:
     """Where a user's own place is."""
     base = environ.get("XDG_STATE_HOME", "")
-    state = Path(base) if base.startswith("/") else Path.home() / ".local/state"
+    state = Path(base) if base.startswith("/") else _home() / ".local/state"
     return state / "partage"
 
 
@@ -160,9 +162,28 @@ def is_network(kind: str) -> bool:
     return kind.startswith(_NETWORK)
 
 
+def _usable(path: Path) -> Path:
+    """Refuse a path that nobody could print, or that is longer than SQLite takes."""
+    if len(os.fsencode(path)) <= _LONGEST and str(path).isprintable():
+        return path
+    raise errors.LedgerError(
+        f"{str(path)[:80]!r} cannot be used: a path has up to {_LONGEST} bytes, all printable",
+        instead=f"name another folder in {VARIABLE}",
+    )
+
+
 def _plain(cards: str) -> str:
     """A text as the name of a folder."""
     return "".join(c if c.isalnum() or c in ".,_-" else "_" for c in cards)[:100]
+
+
+def _home() -> Path:
+    try:
+        return Path.home().absolute()
+    except RuntimeError as error:  # nothing in HOME, and no entry in the user database
+        raise errors.LedgerError(
+            "this user has no home", instead=f"name a folder in {VARIABLE}, or set HOME"
+        ) from error
 
 
 def _check_access(path: Path) -> None:

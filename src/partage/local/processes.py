@@ -74,12 +74,23 @@ def own_ticks() -> int:
     return found.started_ticks if found else 0
 
 
+def stopped(pid: int) -> bool:
+    """Whether somebody has stopped it, by Ctrl-Z or with a debugger."""
+    found = stat(pid)
+    return found is not None and found.state in ("T", "t")
+
+
 def ancestors(pid: int) -> list[int]:
     """The process, its parent, and so on."""
-    line: list[int] = []
+    return [each for each, _ in lineage(pid)]
+
+
+def lineage(pid: int) -> list[tuple[int, int | None]]:
+    """The same, each with the moment it started, where the kernel tells."""
+    line: list[tuple[int, int | None]] = []
     while pid > 0 and len(line) < _DEEPEST:
-        line.append(pid)
         found = stat(pid)
+        line.append((pid, found.started_ticks if found else None))
         pid = found.parent if found else 0
     return line
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from partage.core import refusals
 from partage.local import queueing
 
-_SHORT = {
-    refusals.Code.MEMORY: "has {s.free} of {s.asked} MiB free",
-    refusals.Code.COMPUTE: "has {s.free} of {s.asked} % compute free",
+_SHORT = {  # from the farthest
     refusals.Code.CARD_SICK: "is not healthy",
-    refusals.Code.CARD_TAKEN: "is somebody's own",
+    refusals.Code.CARD_TAKEN: "is taken whole",
     refusals.Code.CARD_NOT_EMPTY: "is in use",
     refusals.Code.TENANTS: "takes no more programs",
+    refusals.Code.MEMORY: "has {s.free} of {s.asked} MiB free",
+    refusals.Code.COMPUTE: "has {s.free} of {s.asked} % compute free",
 }
-_MOST = 8  # cards
+_MOST = 2  # cards that are told one by one
 
 
 def told(waiting: queueing.Waiting | None) -> str:
@@ -26,13 +26,12 @@ def told(waiting: queueing.Waiting | None) -> str:
 
 
 def refused(refusal: refusals.Refusal) -> str:
-    """What is short, on each card that would do."""
-    found = [
-        f"card {short.index} {_SHORT[short.code].format(s=short)}"
-        for short in refusal.shortages
-        if short.code in _SHORT
-    ]
+    """What is short, on the cards that come nearest; of many cards only how many they are."""
+    found = [short for short in refusal.shortages if short.code in _SHORT]
     if refusal.never or not found:
         return refusal.text
-    more = f", and {len(found) - _MOST} more" if len(found) > _MOST else ""
-    return ", ".join(found[:_MOST]) + more
+    nearest = sorted(found, key=lambda short: (-list(_SHORT).index(short.code), short.short))
+    shown = sorted(nearest[:_MOST], key=lambda short: short.index)
+    words = ", ".join(f"card {s.index} {_SHORT[s.code].format(s=s)}" for s in shown)
+    more = len(found) - len(shown)
+    return f"{words}, and {more} more have less" if more else words

@@ -122,6 +122,10 @@ def _restrictions(wishes: Wishes, known: Sequence[cards.Card]) -> dict[str, Any]
 
 def _model(text: str) -> str:
     """A part of the name will do: ``A100`` is ``NVIDIA A100-SXM4-80GB``."""
+    if not text.isprintable():
+        raise errors.InputError(
+            f"--model: {text!r} is no name of a model", instead="`partage ps` shows them"
+        )
     return text if any(sign in text for sign in "*?[") else f"*{text}*"
 
 

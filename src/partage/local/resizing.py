@@ -6,7 +6,8 @@ a program that has it.
 
 The order is such that nobody is given what is not there. A smaller share is fenced first; then it
 is looked whether the program has taken more meanwhile, and only then the ledger has the rest for
-others. A larger one is in the ledger first.
+others. A larger one is in the ledger first; then the fence is moved out to what the ledger has by
+then, since somebody else may have changed it again. Memory and time are looked at each by itself.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ def resize(here: sessions.Session, name: str, changes: dict[str, Any]) -> Resize
         undone.enter_context(_rewritten(here.place, entry, resized))
         here.book.update(resized)
     if fence is not None:
-        fence.hold(after)
+        _raise(here, entry.token, fence)
     bells.ring(here.place.leases / entry.token)
     return Resized(name, before, after, fence is not None)
 
@@ -164,25 +165,58 @@ def _lowered(
     fence: _Fence | None, before: grants.ContainerGrant, after: grants.ContainerGrant
 ) -> Iterator[None]:
     """The fence moved in, if the share becomes smaller; moved out again if that fails."""
-    had = {share.uuid: share.memory_mib or limits.NO_QUOTA for share in before.shares}
-    smaller = [share for share in after.shares if 0 < share.memory_mib < had[share.uuid]]
-    if fence is None or not smaller:
+    narrower = _narrower(before, after)
+    if fence is None or narrower == before:
         yield
         return
-    fence.hold(after)
+    fence.hold(narrower)
     try:
-        used = fence.used_mib()
-        over = max(smaller, key=lambda share: used[share.uuid] - share.memory_mib)
-        if used[over.uuid] > over.memory_mib:
-            raise errors.InputError(
-                f"{used[over.uuid]} MiB of card {over.index} are in use, "
-                "and nothing takes memory from a program that has it",
-                instead=f"lower it to {used[over.uuid]}MiB at most, or let the program free some",
-            )
+        _check_used(fence, before, narrower)
         yield
     except BaseException:
         fence.hold(before)
         raise
+
+
+def _narrower(before: grants.ContainerGrant, after: grants.ContainerGrant) -> grants.ContainerGrant:
+    """What both allow: the less of each card's memory, and the smaller part of its time."""
+    had = {share.uuid: share.memory_mib for share in before.shares}
+    asked = {share.uuid: share.memory_mib for share in after.shares}
+    timed = min(before, after, key=lambda each: sum(s.compute_percent for s in each.shares))
+    shares = (
+        msgspec.structs.replace(share, memory_mib=_less(had[share.uuid], asked[share.uuid]))
+        for share in timed.shares
+    )
+    return msgspec.structs.replace(timed, shares=tuple(shares))
+
+
+def _less(one_mib: int, other_mib: int) -> int:
+    """Nothing is no quota."""
+    return min(one_mib or other_mib, other_mib or one_mib)
+
+
+def _check_used(
+    fence: _Fence, before: grants.ContainerGrant, narrower: grants.ContainerGrant
+) -> None:
+    """Refuse to take away what the program has by now."""
+    had = {share.uuid: share.memory_mib for share in before.shares}
+    used = fence.used_mib()
+    smaller = [share for share in narrower.shares if share.memory_mib != had[share.uuid]]
+    over = max(smaller, key=lambda share: used[share.uuid] - share.memory_mib, default=None)
+    if over is not None and used[over.uuid] > over.memory_mib:
+        raise errors.InputError(
+            f"{used[over.uuid]} MiB of card {over.index} are in use, "
+            "and nothing takes memory from a program that has it",
+            instead=f"lower it to {used[over.uuid]}MiB at most, or let the program free some",
+        )
+
+
+def _raise(here: sessions.Session, token: str, fence: _Fence) -> None:
+    """Hold the program to what it has now, while nobody changes that."""
+    with here.book.deciding():
+        found = leases.find(here.place.leases, token)
+        if found is not None and found.entry is not None and found.entry.container is not None:
+            fence.hold(found.entry.container)
 
 
 @contextlib.contextmanager

@@ -33,7 +33,7 @@ def look(place: places.Place, rows: Sequence[entries.Entry]) -> Swept:
     """
     known = {row.token: row for row in rows}
     tokens = {*known, *leases.tokens(place.leases)}
-    found = {token: _living(place, token, known.get(token)) for token in tokens}
+    found = {token: one(place, token, known.get(token)) for token in tokens}
     living = sorted((each for each in found.values() if each), key=lambda each: each.seq)
     return Swept(tuple(living), tuple(token for token, each in found.items() if each is None))
 
@@ -49,7 +49,7 @@ def sweep(place: places.Place, book: ledger.Ledger) -> Swept:
 
 def waits(place: places.Place, entry: entries.Entry) -> bool:
     """Whether one who waits still lives."""
-    return _living(place, entry.token, entry) is not None
+    return one(place, entry.token, entry) is not None
 
 
 def tidy(place: places.Place, ended: tuple[str, ...]) -> None:
@@ -75,7 +75,7 @@ def _restored(book: ledger.Ledger, each: entries.Entry, row: entries.Entry | Non
     return anew
 
 
-def _living(place: places.Place, token: str, row: entries.Entry | None) -> entries.Entry | None:
+def one(place: places.Place, token: str, row: entries.Entry | None) -> entries.Entry | None:
     """One who lives, as he says himself; as the ledger says, where he has said nothing yet.
 
     After a reboot nobody does, whatever process has his process id now.

@@ -15,10 +15,12 @@ import msgspec
 from partage.core import errors
 from partage.local import (
     bells,
+    databases,
     entries,
     granting,
     leases,
     machine,
+    processes,
     reasons,
     sessions,
     sweeping,
@@ -85,8 +87,21 @@ def _look(
     before: granting.Outcome,
     watch: Watch,
 ) -> granting.Outcome:
+    """Where one stands now; as before, if others do not let the ledger go: one can wait."""
+    try:
+        return _found(here, lease, before, watch)
+    except databases.Busy:
+        return before
+
+
+def _found(
+    here: sessions.Session,
+    lease: leases.Lease,
+    before: granting.Outcome,
+    watch: Watch,
+) -> granting.Outcome:
     here.book.renew()
-    mine = here.book.one(lease.token)
+    mine = sweeping.one(here.place, lease.token, here.book.one(lease.token))
     if mine is not None and mine.grant is not None:
         return granting.Outcome(mine)
     if mine is not None and not _first(here, mine):
@@ -98,5 +113,8 @@ def _look(
 
 
 def _first(here: sessions.Session, mine: entries.Entry) -> bool:
-    """Whether nobody who waits and lives comes before."""
-    return not any(sweeping.waits(here.place, each) for each in here.book.ahead_of(mine))
+    """Whether nobody comes before who waits and lives, and whom nobody has stopped."""
+    return not any(
+        sweeping.waits(here.place, each) and not processes.stopped(each.pid)
+        for each in here.book.ahead_of(mine)
+    )

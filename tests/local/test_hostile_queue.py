@@ -1,0 +1,147 @@
+"""Those who hold up a queue: stopped, renamed, or changed by somebody else; the others go on."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+
+import msgspec
+import pytest
+
+from partage.fence import roots, tenants
+from partage.local import databases
+from tests.local import sites, users
+
+
+def test_a_stopped_program_holds_up_nobody_who_fits(site: sites.Site) -> None:
+    """The first who waits was stopped by Ctrl-Z; the next decides in his place."""
+    holder = site.holding("--exclusive", "--cards", "2")
+    first = _waiting(site, "--exclusive", "--card", 0, name="first")
+    second = _waiting(site, "--exclusive", "--card", 1, name="second")
+    first.send_signal(signal.SIGSTOP)
+    holder.kill()
+
+    assert second.wait(timeout=sites.PATIENCE_S) == 0
+    first.send_signal(signal.SIGCONT)
+    assert first.wait(timeout=sites.PATIENCE_S) == 0
+
+
+def test_who_decides_cannot_be_stopped_by_a_terminal(site: sites.Site) -> None:
+    """Ctrl-Z in the middle of a decision comes after it."""
+    site.partage("ps")
+    with site.book() as book:
+        with book.deciding():
+            assert signal.SIGTSTP in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+        assert signal.SIGTSTP not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
+def test_whoever_waits_keeps_his_place_while_the_ledger_is_busy(site: sites.Site) -> None:
+    """Somebody was stopped in his decision for longer than anybody wants to wait for him."""
+    holder = site.holding("--exclusive", "--cards", "2")
+    impatient = "from partage.local import databases; databases.BUSY_S = 0.1"
+    waiting = _changed(site, impatient, "run", "--exclusive", "--name", "waits", "--", "true")
+    sites.eventually(lambda: site.names("waiting") == ["waits"])
+    with site.book() as book, book.deciding():
+        holder.kill()  # which wakes him
+        holder.wait()
+        with pytest.raises(subprocess.TimeoutExpired):
+            waiting.wait(timeout=2)
+
+    assert waiting.wait(timeout=sites.PATIENCE_S) == 0
+
+
+def test_whoever_comes_can_leave_while_the_ledger_is_busy(site: sites.Site) -> None:
+    """Ctrl-C is heard long before anybody would give up."""
+    site.partage("ps")
+    with site.book() as book, book.deciding():
+        coming = site.run("--memory", "1GiB", command=["true"])
+        assert coming.stderr is not None
+        assert "simulated" in coming.stderr.readline()  # the last that is said before one's turn
+        coming.send_signal(signal.SIGINT)
+
+        assert coming.wait(timeout=databases.BUSY_S / 4) == 130
+
+
+def test_a_grant_counts_under_every_name_of_the_machine(site: sites.Site) -> None:
+    """A machine that is renamed while programs run does not give their cards away again."""
+    users.need_root()
+    site.holding("--memory", "12GiB", "--card", 0)
+    asked = ("run", "--no-wait", "--memory", "12GiB", "--card", "0", "--", "true")
+    renamed = ("unshare", "--uts", "sh", "-c", 'hostname another && exec "$@"', "sh")
+    done = subprocess.run(
+        [*renamed, sites.PARTAGE, *asked], env=site.environment, capture_output=True, check=False
+    )
+
+    assert done.returncode == 75
+
+
+def test_nobody_else_takes_the_name_that_one_is_given(site: sites.Site) -> None:
+    """Who has called himself as the next one would be called is no reason to refuse that one."""
+    site.holding("--memory", "1GiB", "--name", "env-2")
+    done = site.partage("run", "--memory", "1GiB", "--", "env")
+
+    assert done.returncode == 0, done.stderr
+    assert "PARTAGE_NAME=env-3\n" in done.stdout
+
+
+def test_who_waits_believes_only_what_others_decide(site: sites.Site) -> None:
+    """A row in which somebody changed whose it is, and what it is called, changes neither."""
+    holder = site.holding("--exclusive", "--cards", "2")
+    waiting = _waiting(site, "--memory", "1GiB", name="honest", command=["sleep", "600"])
+    with site.book() as book:
+        row = next(each for each in book.all() if each.name == "honest")
+        given = next(each.grant for each in book.all() if each.grant)
+    grant = msgspec.structs.replace(
+        given, pod=msgspec.structs.replace(given.pod, uid=row.token, name="honest")
+    )
+    with contextlib.closing(sqlite3.connect(site.place().ledger)) as connection, connection:
+        connection.execute(
+            "UPDATE entries SET uid = 7, name = 'other', pid = 1, grant_json = ?, granted_at = 1 "
+            "WHERE token = ?",
+            [msgspec.json.encode(grant), row.token],
+        )
+    holder.kill()
+
+    sites.eventually(lambda: site.names() == ["honest"] * len(site.names()) and site.names())
+    (found, *_) = site.view()["tenants"]
+    assert (found["uid"], found["pid"]) == (os.geteuid(), waiting.pid)
+
+
+def test_two_who_resize_leave_the_fence_at_what_is_counted(site: sites.Site) -> None:
+    """One gives more, and is overtaken by one who gives less before he moves the fence out."""
+    site.holding("--memory", "8GiB", "--card", 0, "--name", "train")
+    overtaken = f"""
+import subprocess
+from partage.local import resizing
+moved = resizing._raise
+def _raise(*arguments):
+    subprocess.run([{str(sites.PARTAGE)!r}, "resize", "train", "--memory", "4GiB"], check=True)
+    moved(*arguments)
+resizing._raise = _raise
+"""
+    slow = _changed(site, overtaken, "resize", "train", "--memory", "12GiB")
+    assert slow.wait(timeout=sites.PATIENCE_S) == 0
+
+    with site.book() as book:
+        (entry,) = book.all()
+    fence = tenants.read(roots.find(site.place().fence), entry.tenant).limits.cards[0]
+    assert entry.container is not None
+    assert fence.memory_bytes >> 20 == entry.container.shares[0].memory_mib == 4096
+
+
+def _waiting(
+    site: sites.Site, *options: object, name: str, command: list[str] | None = None
+) -> subprocess.Popen[str]:
+    process = site.run("--name", name, *options, command=command or ["true"])
+    sites.eventually(lambda: name in site.names("waiting"))
+    return process
+
+
+def _changed(site: sites.Site, how: str, *arguments: str) -> subprocess.Popen[bytes]:
+    """``partage ARGUMENTS`` as a process, slower or less patient than usual."""
+    script = f"import sys\n{how}\nfrom partage.cli import main\nmain.main()"
+    return subprocess.Popen([sys.executable, "-c", script, *arguments], env=site.environment)
