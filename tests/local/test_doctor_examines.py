@@ -50,7 +50,7 @@ def shared() -> Iterator[sites.Site]:
     folder.chmod(0o755)
     site = sites.Site(folder)
     setup = ("setup", "--group", GROUP, "--state", site.folder)
-    assert site.partage(*setup, env={"PARTAGE_SIMULATE": ""}).returncode == 0
+    assert site.partage(*setup).returncode == 0
     yield site
     site.end()
     subprocess.run(["groupdel", GROUP], check=False, capture_output=True)

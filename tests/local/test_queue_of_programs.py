@@ -9,9 +9,10 @@ import pty
 import re
 import signal
 import subprocess
+import termios
 
 from partage.local import bells, leases
-from tests.local import sites
+from tests.local import foreigners, sites
 
 
 def _waiting(site: sites.Site, *options: object, name: str) -> subprocess.Popen[str]:
@@ -105,6 +106,48 @@ def test_the_first_who_dies_in_the_queue_is_followed_by_the_second(site: sites.S
 
     assert second.wait(timeout=sites.PATIENCE_S) == 0
     assert _order(site) == ["second"]
+
+
+def test_a_first_one_that_hangs_holds_nobody_up(site: sites.Site) -> None:
+    """His terminal takes no more output (Ctrl-S): the next decides in his place."""
+    holder = site.holding("--exclusive", "--cards", "2")
+    leader, follower = pty.openpty()
+    first = site.run(
+        *("--exclusive", "--card", 0, "--name", "first"), command=["true"], stderr=follower
+    )
+    sites.eventually(lambda: site.names("waiting") == ["first"])
+    termios.tcflow(follower, termios.TCOOFF)
+    second = _waiting(site, "--exclusive", "--card", 1, name="second")
+    sites.eventually(lambda: _hangs(first.pid))
+    holder.kill()
+
+    assert second.wait(timeout=sites.PATIENCE_S) == 0
+    assert first.poll() is None
+    termios.tcflow(follower, termios.TCOON)
+    assert first.wait(timeout=sites.PATIENCE_S) == 0
+    os.close(leader)
+    os.close(follower)
+
+
+def _hangs(pid: int) -> bool:
+    """Whether it waits for its terminal."""
+    return "tty" in pathlib.Path(f"/proc/{pid}/wchan").read_text("ascii") or _write(pid)
+
+
+def _write(pid: int) -> bool:
+    """Where the kernel does not name the function: it is in a write."""
+    return pathlib.Path(f"/proc/{pid}/syscall").read_text("ascii").startswith("1 ")
+
+
+def test_a_foreign_process_in_the_way_is_named(site: sites.Site) -> None:
+    """Beside the programs, and where there are none."""
+    with foreigners.on(site) as strangers:
+        strangers.using(12 * 1024, card=0)
+        (foreign,) = site.view()["foreign"]
+        late = site.partage("run", "--memory", "9GiB", "--card", 0, "--wait", "1s", "--", "true")
+
+    assert late.returncode == 75
+    assert f"held by process {foreign['pid']} (not started by partage)" in late.stderr
 
 
 def test_ctrl_c_leaves_the_queue_cleanly(site: sites.Site) -> None:

@@ -363,7 +363,7 @@ def test_the_fence_that_is_there_can_be_asked_for(site: Site) -> None:
     assert _ran(site, "printenv", "PARTAGE_FENCE", options=options) == "hook\n"
     for level in ("driver", "mps"):
         done = site.partage("run", *SHARE, "--fence", level, "--", "echo", "never")
-        assert (done.returncode, done.stdout) == (1, "")
+        assert (done.returncode, done.stdout) == (2, "")
         assert f"the fence {level} is asked for, and this machine has hook" in done.stderr
     assert site.names() == []
 
@@ -374,7 +374,7 @@ def test_without_the_library_nothing_claims_to_be_fenced(
     """Who asks for the hook is refused; who does not is told his share, and ``ps`` says so."""
     site.environment |= installations.without_library(tmp_path)
     done = site.partage("run", *SHARE, "--fence", "hook", "--", "echo", "never")
-    assert (done.returncode, done.stdout) == (1, "")
+    assert (done.returncode, done.stdout) == (2, "")
     assert "libpartage.so cannot be read" in done.stderr
     assert not (site.folder / "ledger.db").exists()
     found = _environment(_ran(site, "env", "-0"))

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from partage.local import places, simulating
 from tests.local import sites, users
 
 GROUP = f"partage-setup-{os.getpid()}"
@@ -286,6 +287,7 @@ def test_only_root_can(folder: pathlib.Path) -> None:
 def test_nobody_is_disturbed(folder: pathlib.Path) -> None:
     """A program runs and another waits while it is set up again; both stay what they are."""
     setup(folder / "state")
+    simulating.mark(places.opened(folder / "state"), "16GiB")
     gid = (folder / "state").stat().st_gid
     alice = users.User(folder, SOMEBODY, gid, cards="16GiB")
     alice.holding("--memory", "12GiB", "--name", "first")

@@ -196,3 +196,19 @@ def test_on_means_switched() -> None:
     assert simulating.on({"PARTAGE_SIMULATE": "16GiB"})
     assert not simulating.on({"PARTAGE_SIMULATE": ""})
     assert not simulating.on({})
+
+
+def test_a_ledger_is_of_simulated_cards_or_of_real_ones(tmp_path: pathlib.Path) -> None:
+    """Neither other simulated cards nor real ones are granted from it."""
+    site = sites.Site(tmp_path)
+    try:
+        site.holding("--memory", "1GiB")
+        other = site.partage("ps", env={"PARTAGE_SIMULATE": "1x24GiB"})
+        real = site.partage("ps", env={"PARTAGE_SIMULATE": ""})
+    finally:
+        site.end()
+
+    assert other.returncode == real.returncode == 1
+    assert "is of simulated cards (2x16GiB), not of simulated cards (1x24GiB)" in other.stderr
+    assert "is of simulated cards (2x16GiB), not of real cards" in real.stderr
+    assert "set PARTAGE_SIMULATE=2x16GiB" in real.stderr

@@ -34,9 +34,7 @@ class Machine:
 
     def set_up(self) -> str:
         """``sudo partage setup``."""
-        done = self.root.partage(
-            *("setup", "--group", GROUP, "--state", self.root.folder), env={"PARTAGE_SIMULATE": ""}
-        )
+        done = self.root.partage("setup", "--group", GROUP, "--state", self.root.folder)
         assert done.returncode == 0, done.stderr
         return done.stdout
 

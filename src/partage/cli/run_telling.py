@@ -7,6 +7,7 @@ the program starts, and are gone then.
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import time
 from typing import TextIO
@@ -41,15 +42,19 @@ def lines(outcome: granting.Outcome, now_s: float) -> list[str]:
         f"partage: {entry.name} waits for {asked} ({since}): place {place} of {outcome.queue}",
         f"  {reasons.told(outcome.waiting)}",
     ]
-    if outcome.holders:
-        first = outcome.holders[:_MOST_HOLDERS]
-        names = ", ".join(
-            f"{each.name} ({places.user_name(each.uid)}, {age(now_s - (each.granted_at or now_s))})"
-            for each in first
-        )
-        more = len(outcome.holders) - len(first)
-        found.append(f"  held by {names}" + (f" and {more} more" if more else ""))
-    return found
+    return [*found, *_held_by(outcome, now_s)]
+
+
+def _held_by(outcome: granting.Outcome, now_s: float) -> list[str]:
+    """Who has the cards that are short, and which processes that are nobody's program."""
+    names = [
+        f"{each.name} ({places.user_name(each.uid)}, {age(now_s - (each.granted_at or now_s))})"
+        for each in outcome.holders
+    ]
+    names += [f"process {pid} (not started by partage)" for pid in outcome.foreign]
+    more = len(names) - _MOST_HOLDERS
+    rest = f" and {more} more" if more > 0 else ""
+    return [f"  held by {', '.join(names[:_MOST_HOLDERS])}{rest}"] if names else []
 
 
 def age(seconds: float) -> str:
@@ -87,9 +92,14 @@ class _Live:
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
+        self._behind = _Lines(out)
         self._drawn = 0
 
     def show(self, outcome: granting.Outcome) -> None:
+        if not _in_front(self._out):
+            self._drawn = 0  # what is on the screen now is somebody else's
+            self._behind.show(outcome)
+            return
         width = max(20, shutil.get_terminal_size().columns - 1)
         shown = [tables.printable(line)[:width] for line in lines(outcome, time.time())]
         shown.append("  Ctrl-C leaves the queue")
@@ -99,9 +109,17 @@ class _Live:
 
     def clear(self) -> None:
         """Nothing of it stays."""
-        if self._drawn:
+        if self._drawn and _in_front(self._out):
             _write(self._out, f"\x1b[{self._drawn}F\x1b[J")
         self._drawn = 0
+
+
+def _in_front(out: TextIO) -> bool:
+    """Whether the terminal is ours: a job in the background must not draw over a shell."""
+    try:
+        return os.tcgetpgrp(out.fileno()) == os.getpgrp()
+    except OSError:
+        return True  # no terminal that controls us, so no shell behind it
 
 
 def _write(out: TextIO, text: str) -> None:

@@ -123,6 +123,7 @@ def damaged(path: Path, how: str) -> errors.LedgerError:
     return errors.LedgerError(f"the ledger {path} {what} ({how})", instead=instead)
 
 
+_MOVE = "let its owner, or root, move it away: who runs is found again by the leases beside it"
 _TEXTS = {
     "FULL": (
         "cannot be written: the disk is full; nothing was granted or changed",
@@ -137,10 +138,10 @@ _TEXTS = {
         "see `partage doctor`: its folder must be writable for you, and its disk not read-only",
     ),
     "BUSY": ("was in use by others all the time", "try again; `partage doctor` shows who waits"),
-    "IOERR": ("cannot be read or written", "see the kernel's messages about its disk"),
+    "IOERR": ("cannot be read or written", f"if its disk is well, {_MOVE}"),
     "CORRUPT": (
         "is damaged",
-        "move it away: who runs is found again by the leases beside it",
+        _MOVE,
     ),
     **dict.fromkeys(
         ("NOTADB", "ERROR"),  # no database, or one without our tables

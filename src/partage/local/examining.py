@@ -78,6 +78,9 @@ def _guarded(
         yield from examination(around)
     except errors.PartageError as error:
         yield findings.problem(name, error.what, error.instead)
+    except OSError as error:
+        text = f"{error.filename or name}: {error.strerror or error}"
+        yield findings.problem(name, text, f"name a folder of yours in {places.VARIABLE}")
     except Exception as error:  # noqa: BLE001 (one that fails must not hide the others)
         yield _failed(name, error)
 

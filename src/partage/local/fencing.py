@@ -14,8 +14,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from partage.core import cards, errors
-from partage.dialects import registry
+from partage.core import cards, errors, grants
 from partage.fence import advisory, hook, levels, library, limits, roots
 from partage.fence.levels import Level
 from partage.local import entries, places, requests
@@ -50,7 +49,10 @@ def probes() -> tuple[levels.Probe, ...]:
 
 def check(minimum: Level) -> Level:
     """The level that a program will have; refuses what is weaker than somebody wants."""
-    return levels.require(probes(), minimum)
+    try:
+        return levels.require(probes(), minimum)
+    except errors.FenceError as error:
+        raise errors.InputError(f"--fence: {error.what}", instead=error.instead) from error
 
 
 def put(
@@ -89,12 +91,21 @@ def environment(entry: entries.Entry, fenced: Fenced, node: cards.Node) -> dict[
     if entry.grant is None or entry.container is None:
         return {}
     uuids = ",".join(dict.fromkeys(share.uuid for share in entry.container.shares))
-    family = registry.environment(entry.grant, entry.container, node, requests.SETTINGS)
     return {
-        **family,
+        **_family(entry.grant, entry.container, node),
         "CUDA_VISIBLE_DEVICES": uuids,
         "NVIDIA_VISIBLE_DEVICES": uuids,
         "PARTAGE_NAME": entry.name,
         LEVEL: str(fenced.level),
         **{name: text for name, text in fenced.environment.items() if text},
     }
+
+
+def _family(
+    grant: grants.Grant, container: grants.ContainerGrant, node: cards.Node
+) -> dict[str, str]:
+    if grant.dialect == requests.DIALECT:
+        return {}
+    from partage.local import translating
+
+    return translating.environment(grant, container, node)

@@ -17,6 +17,8 @@ import msgspec
 from partage.core import cards, demands, errors, fleet, grants, refusals
 from partage.local import entries, leases, machine, places, processes, queueing, sessions, sweeping
 
+_DECIDED = "decided"  # when it was last decided
+
 
 class Asking(msgspec.Struct, frozen=True, kw_only=True):
     """What is asked for, and by whom."""
@@ -34,6 +36,7 @@ class Outcome(msgspec.Struct, frozen=True):
     waiting: queueing.Waiting | None = None
     queue: int = 0  # how many wait
     holders: tuple[entries.Entry, ...] = ()
+    foreign: tuple[int, ...] = ()  # processes on the cards that are short
     others: int = 0  # how many others were granted something
 
 
@@ -42,6 +45,7 @@ class Pass(msgspec.Struct, frozen=True):
 
     living: tuple[entries.Entry, ...]
     settled: queueing.Settled
+    foreign: tuple[machine.Present, ...] = ()
 
 
 def ask(
@@ -78,10 +82,18 @@ def peek(here: sessions.Session, token: str) -> Outcome:
     """Where one stands, without deciding anything."""
     seen = machine.see(here.driver)
     living = sweeping.look(here.place, here.book.all()).living
-    node = machine.understood(seen, living, here.place).node
-    known, tickets = world(node, living)
-    settled = queueing.settle(known, node.name, tickets)
-    return _outcome(Pass(living, settled), token)
+    found = machine.understood(seen, living, here.place)
+    known, tickets = world(found.node, living)
+    settled = queueing.settle(known, found.node.name, tickets)
+    return _outcome(Pass(living, settled, found.foreign), token)
+
+
+def decided_s(here: sessions.Session) -> float:
+    """When somebody last decided, in seconds since 1970."""
+    try:
+        return float(here.book.fact(_DECIDED) or 0)
+    except ValueError:
+        return 0.0
 
 
 def leave(here: sessions.Session, lease: leases.Lease) -> None:
@@ -160,15 +172,16 @@ def _settle(
     living: Sequence[entries.Entry],
     now_s: float,
 ) -> Pass:
-    node = machine.understood(seen, living, here.place).node
-    known, tickets = world(node, living)
-    settled = queueing.settle(known, node.name, tickets)
+    found = machine.understood(seen, living, here.place)
+    known, tickets = world(found.node, living)
+    settled = queueing.settle(known, found.node.name, tickets)
+    here.book.set_fact(_DECIDED, repr(now_s))
     given = {grant.pod.uid: grant for grant in settled.granted}
     after = tuple(_with(entry, given.get(entry.token), now_s) for entry in living)
     for entry in after:
         if entry.token in given:
             here.book.update(entry)
-    return Pass(after, settled)
+    return Pass(after, settled, found.foreign)
 
 
 def _with(entry: entries.Entry, grant: grants.Grant | None, now_s: float) -> entries.Entry:
@@ -184,22 +197,22 @@ def _outcome(done: Pass, token: str) -> Outcome:
             "the ledger has lost this request: its lease was removed", instead="start it again"
         )
     waiting = next((w for w in done.settled.waiting if w.ticket.token == token), None)
+    short = _short(waiting)
     return Outcome(
         entry,
         waiting,
         len(done.settled.waiting),
-        _holders(done.living, waiting),
+        on_cards(done.living, short),
+        tuple(dict.fromkeys(each.pid for each in done.foreign if each.uuid in short)),
         sum(grant.pod.uid != token for grant in done.settled.granted),
     )
 
 
-def _holders(
-    living: Sequence[entries.Entry], waiting: queueing.Waiting | None
-) -> tuple[entries.Entry, ...]:
-    """Those on the cards that are short."""
+def _short(waiting: queueing.Waiting | None) -> set[str]:
+    """The cards that lack something."""
     if waiting is None or waiting.refusal is None:
-        return ()
-    return on_cards(living, {shortage.uuid for shortage in waiting.refusal.shortages})
+        return set()
+    return {shortage.uuid for shortage in waiting.refusal.shortages}
 
 
 def on_cards(living: Sequence[entries.Entry], uuids: set[str]) -> tuple[entries.Entry, ...]:

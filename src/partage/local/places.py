@@ -18,6 +18,7 @@ SQLite's shared memory need one kernel.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import stat
@@ -264,6 +265,14 @@ def _check_kernel(path: Path) -> None:
         )
 
 
+_REMEDIES = {
+    errno.EACCES: f"name a folder of yours in {VARIABLE}, or ask for `sudo partage setup`",
+    errno.ENOTDIR: f"name a folder in {VARIABLE}, not a file",
+    errno.EROFS: f"mount its disk writable, or name another folder in {VARIABLE}",
+    errno.ENOSPC: "make room on its disk",
+}
+
+
 @contextlib.contextmanager
 def _explained(path: Path) -> Iterator[None]:
     try:
@@ -271,5 +280,5 @@ def _explained(path: Path) -> Iterator[None]:
     except OSError as error:
         raise errors.LedgerError(
             f"{error.filename or path} cannot be used ({error.strerror})",
-            instead=f"see `partage doctor`, or name another folder in {VARIABLE}",
+            instead=_REMEDIES.get(error.errno or 0, f"name another folder in {VARIABLE}"),
         ) from error

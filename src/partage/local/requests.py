@@ -8,23 +8,21 @@ decided as in a cluster. Texts are refused with what to write instead.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from partage.core import amounts, cards, demands, errors
-from partage.dialects import base, pods, registry
 from partage.local import entries
 
-SETTINGS = base.Settings()
 ALL = "all"
+DIALECT = "partage"  # these words are our own
 
 _PERCENT = re.compile(r"(\d{1,3})\s*%", re.ASCII)
 _COMPUTE = re.compile(r"(\d{1,3})\s*%?(?::\s*(\d{1,3})\s*%?)?", re.ASCII)
 _NUMBER = re.compile(r"\d{1,3}", re.ASCII)
 _MOST_CARDS = 64
-_POD = "program"  # pods and containers must have a name
 
 
 class Wishes(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,7 +57,7 @@ def demand(wishes: Wishes, known: Sequence[cards.Card]) -> demands.PodDemand:
         asked = demands.Demand(cards=count, **shares, **restrictions)
     return demands.PodDemand(
         containers=(demands.ContainerDemand(entries.CONTAINER, asked),),
-        dialect="partage",
+        dialect=DIALECT,
         nodes_by=wishes.policy or "",
         cards_by=wishes.policy or "",
     )
@@ -151,6 +149,8 @@ def _refuse_beside(option: str, memory: str | None, compute: str | None) -> None
 
 
 def _in_other_words(wishes: Wishes, known: Sequence[cards.Card]) -> demands.PodDemand:
+    from partage.local import translating
+
     for name, text in (
         ("--memory", wishes.memory),
         ("--compute", wishes.compute),
@@ -161,55 +161,13 @@ def _in_other_words(wishes: Wishes, known: Sequence[cards.Card]) -> demands.PodD
             raise errors.InputError(
                 f"{name} beside --limits says the same in other words", instead="write one of them"
             )
-    pod = _pod(_amounts(wishes.limits))
-    try:
-        asked = registry.demand(pod, SETTINGS)
-    except errors.DemandError as error:
-        raise errors.InputError(f"--limits: {error.what}", instead=error.instead) from error
-    if asked is None:
-        raise errors.InputError(
-            f"--limits: no dialect knows {', '.join(pods.resources(pod))}",
-            instead="write for example aliyun.com/gpu-mem=3 (docs/dialects.md has all names)",
-        )
+    asked = translating.demand(wishes.limits)
     restrictions = {k: v for k, v in _restrictions(wishes, known).items() if v}
     containers = tuple(
-        demands.ContainerDemand(
-            entries.CONTAINER, msgspec.structs.replace(_held(c.demand), **restrictions)
-        )
+        msgspec.structs.replace(c, demand=msgspec.structs.replace(c.demand, **restrictions))
         for c in asked.containers
     )
     policy = wishes.policy or asked.cards_by
     return msgspec.structs.replace(
         asked, containers=containers, nodes_by=wishes.policy or asked.nodes_by, cards_by=policy
-    )
-
-
-def _held(demand: demands.Demand) -> demands.Demand:
-    """Where a node's administrator would say whether a share is held: here it is."""
-    fixed = demand.compute_mode is demands.ComputeMode.NODE
-    mode = demands.ComputeMode.FIXED if fixed else demand.compute_mode
-    return msgspec.structs.replace(demand, memory_enforced=True, compute_mode=mode)
-
-
-def _amounts(texts: Sequence[str]) -> dict[str, str]:
-    amounts: dict[str, str] = {}
-    for text in (part for each in texts for part in each.split(",")):
-        name, sign, amount = (part.strip() for part in text.partition("="))
-        if not sign or not name or not amount:
-            raise errors.InputError(
-                f"--limits: {text!r} is no limit", instead="write for example aliyun.com/gpu-mem=3"
-            )
-        if name in amounts:
-            raise errors.InputError(f"--limits: {name} is there twice", instead="write it once")
-        amounts[name] = amount
-    return amounts
-
-
-def _pod(amounts: Mapping[str, str]) -> pods.Pod:
-    """As a manifest would have it. T9k's pods are known by their scheduler, too."""
-    of_t9k = any(name.startswith("tensorstack.dev/") for name in amounts)
-    container = pods.Container(name=_POD, resources=pods.Resources(limits=amounts))
-    return pods.Pod(
-        metadata=pods.Metadata(name=_POD, uid=_POD),
-        spec=pods.Spec(containers=(container,), scheduler_name="t9k-scheduler" if of_t9k else ""),
     )

@@ -110,6 +110,10 @@ def _decided(
     if chosen is None or state is None or entry.grant is None:
         refused = known.refuse(pinned)
         why = reasons.refused(refused[0]) if refused else "its cards are gone"
+        if refused and refused[0].never:
+            raise errors.InputError(
+                f"{entry.name} can never have that: {why}", instead="ask for less"
+            )
         raise NoRoom(
             f"{entry.name} cannot have that: {why}",
             instead="`partage ps` shows who else is on its cards",

@@ -12,7 +12,7 @@ import msgspec
 from partage.core import errors
 from partage.devices import nvml
 from partage.fence import library
-from partage.local import ledger, places
+from partage.local import ledger, places, simulating
 
 LIMITS = "PARTAGE_LIMITS"  # whoever has it runs behind a fence
 
@@ -36,8 +36,11 @@ def opened(environ: Mapping[str, str]) -> Iterator[Session]:
 def looking(environ: Mapping[str, str]) -> Iterator[tuple[places.Place, nvml.Nvml]]:
     """All but the ledger, which those who only look can do without."""
     unfence(environ)
+    simulating.check(places.where(environ), environ)
     with driver() as found:
-        yield places.find(environ), found
+        place = places.find(environ)
+        simulating.claim(place, environ)
+        yield place, found
 
 
 @contextlib.contextmanager

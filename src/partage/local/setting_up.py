@@ -22,7 +22,7 @@ from pathlib import Path
 import msgspec
 
 from partage.core import errors
-from partage.local import ledger, places, sweeping
+from partage.local import ledger, places, simulating, sweeping
 
 _NAME = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 _MISSING = "missing"
@@ -81,10 +81,9 @@ def parts(path: Path) -> tuple[Part, ...]:
         Part(path / "fence" / "lock", 0o660, folder=False),
         Part(path / "fence" / "tenants", 0o3775, folder=True),
         Part(path / "fence" / "seats", 0o3775, folder=True),
-        Part(Path(ledger_path), 0o660, folder=False),
         *(
             Part(Path(ledger_path + suffix), 0o660, folder=False, made_by_members=True)
-            for suffix in _COMPANIONS
+            for suffix in ("", *_COMPANIONS)
         ),
     )
 
@@ -245,6 +244,8 @@ def _fill(place: places.Place) -> None:
     """The ledger and its companions are root's from the start."""
     with ledger.opened(place):
         pass
+    if simulating.on():
+        simulating.mark(place, os.environ[simulating.VARIABLE])
 
 
 def _settle(part: Part, gid: int) -> None:

@@ -8,20 +8,22 @@ switch of libraries: from here on ``libnvidia-ml.so.1`` and ``libcuda.so.1`` are
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import re
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 
 from partage.core import errors
 from partage.fence import library
-from partage.local import places
+from partage.local import leases, places
 
 VARIABLE = places.SIMULATION
 # As native/simcuda reads them: so many cards at most, with names of so many letters.
 _GROUP = re.compile(r"(?:([1-9]\d?)x)?[1-9]\d{0,5}[GM]iB(?::[ -+\--~]{1,53})?", re.ASCII)
 _MOST_CARDS = 32
+_MARK = "simulated"  # a file in the place
 _LONGEST = 100  # characters; the folder is named so
 
 
@@ -34,16 +36,75 @@ def switch(cards: str, environ: MutableMapping[str, str]) -> None:
         )
     folder = library.folder() / "simulated"
     environ[VARIABLE] = cards
+    if environ.get("SIMCUDA_CARDS", cards) != cards:
+        environ.pop("SIMCUDA_STATE", None)  # of another simulated machine, around this one
     environ["SIMCUDA_CARDS"] = cards
-    environ.setdefault("SIMCUDA_STATE", str(places.find(environ).path / "machine"))
+    if not environ.get("SIMCUDA_STATE"):
+        with contextlib.suppress(OSError, errors.LedgerError):  # who needs it says what is wrong
+            place = places.where(environ)
+            environ["SIMCUDA_STATE"] = str(place / "machine")
+            place.mkdir(mode=0o700, parents=True, exist_ok=True)
     others = [p for p in environ.get("LD_LIBRARY_PATH", "").split(":") if p and p != str(folder)]
     environ["LD_LIBRARY_PATH"] = ":".join([str(folder), *others])
     _load(folder / "libnvidia-ml.so.1")
 
 
+def check(path: Path, environ: Mapping[str, str]) -> None:
+    """Refuse a ledger of other cards: simulated grants are none of real cards, and the reverse."""
+    now, marked = environ.get(VARIABLE, ""), _marked(path)
+    if marked == (now or None) or (marked is None and not _used(path)):
+        return
+    instead = f"set {VARIABLE}={marked}" if marked else "go on without simulated cards"
+    raise errors.LedgerError(
+        f"the ledger {path} is of {_named(marked)}, not of {_named(now)}",
+        instead=f"{instead}, or name another folder in {places.VARIABLE}",
+    )
+
+
+def claim(place: places.Place, environ: Mapping[str, str]) -> None:
+    """Let a ledger that nobody has used be of simulated cards, if that is what this is about."""
+    if environ.get(VARIABLE) and _marked(place.path) is None:
+        mark(place, environ[VARIABLE])
+
+
+def mark(place: places.Place, cards: str) -> None:
+    """Let a ledger be of simulated cards from now on."""
+    path = place.path / _MARK
+    try:
+        with contextlib.suppress(FileExistsError), path.open("x", encoding="utf-8") as file:
+            os.fchmod(file.fileno(), 0o644)
+            file.write(cards)
+    except OSError as error:
+        raise errors.LedgerError(
+            f"{path} cannot be written ({error.strerror})", instead="see `partage doctor`"
+        ) from error
+
+
 def on(environ: MutableMapping[str, str] = os.environ) -> bool:
     """Whether this process was switched."""
     return bool(environ.get(VARIABLE))
+
+
+def _used(path: Path) -> bool:
+    """Whether somebody has used a ledger for real, or it was made for many."""
+    place = places.there(path)
+    if place is None:
+        return False
+    folder = place.leases
+    return place.shared or any(
+        (found := leases.find(folder, token)) and found.entry for token in leases.tokens(folder)
+    )
+
+
+def _marked(path: Path) -> str | None:
+    try:
+        return (path / _MARK).read_text("utf-8")[:_LONGEST]
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def _named(cards: str | None) -> str:
+    return f"simulated cards ({cards})" if cards else "real cards"
 
 
 def _count(cards: str) -> int:

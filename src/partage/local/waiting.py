@@ -27,6 +27,7 @@ from partage.local import (
 )
 
 _LOOK_S = 2.0  # between two looks of the first, if nothing rings
+_HANGS_S = 3 * _LOOK_S  # after which the first is believed not to look any more
 # After a ring: a process closes its files, and rings, a moment before it has ended.
 _SOON_S = (0.01, 0.05, 0.25)
 
@@ -104,12 +105,20 @@ def _found(
     mine = sweeping.one(here.place, lease.token, here.book.one(lease.token))
     if mine is not None and mine.grant is not None:
         return granting.Outcome(mine)
-    if mine is not None and not _first(here, mine):
+    if mine is not None and not _due(here, mine, watch.now()):
         return granting.peek(here, lease.token) if watch.live else before
     outcome = granting.again(here, machine.see(here.driver), lease.token, watch.now())
     if outcome.others:
         bells.ring(lease.path)
     return outcome
+
+
+def _due(here: sessions.Session, mine: entries.Entry, now_s: float) -> bool:
+    """Whether it is one's own turn to decide: as the first, or because he does not.
+
+    He may hang, in a terminal that was stopped by Ctrl-S for example.
+    """
+    return abs(now_s - granting.decided_s(here)) > _HANGS_S or _first(here, mine)
 
 
 def _first(here: sessions.Session, mine: entries.Entry) -> bool:
