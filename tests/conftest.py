@@ -1,10 +1,14 @@
-"""What all tests share: the list of what was not tested, at the end of a run."""
+"""What all tests share: bytecode that is kept, and a list of what was not tested at the end."""
 
 import collections
+import os
 
 import pytest
 
 from tests import leaving_out
+
+# Tests start hundreds of processes of ours, and each would compile all of it anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
