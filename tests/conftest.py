@@ -2,6 +2,7 @@
 
 import collections
 import os
+import signal
 
 import pytest
 
@@ -9,6 +10,12 @@ from tests import leaving_out
 
 # Tests start hundreds of processes of ours, and each would compile all of it anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# Whoever runs the tests by nohup, or in the background of a script, has these ignored, and programs
+# inherit that; a handler they do not inherit.
+for _ignored in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+    if signal.getsignal(_ignored) is signal.SIG_IGN:
+        signal.signal(_ignored, lambda *_: None)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
