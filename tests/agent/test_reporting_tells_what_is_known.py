@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from partage.agent import reporting
 from partage.core import demands, grants
 from partage.devices import nvml
-from partage.fence import limits, usage
+from partage.fence import limits, tallies, usage
 from tests.agent import reported
 from tests.agent.reported import FIRST, MIB, SECOND
 
@@ -191,9 +191,7 @@ def test_rates_are_what_happened_between_two_reports() -> None:
     """Over the time between them, as the agent measured it."""
     before, now = _at(10, 10**9, throttled_ns=0), _at(12, 2 * 10**9, throttled_ns=3 * 10**9)
 
-    assert reporting.rates(before, now) == {
-        ("uid-train", "main", FIRST): reporting.Rate(50.0, 150.0)
-    }
+    assert reporting.rates(before, now) == {("uid-train", "main", FIRST): tallies.Rate(50.0, 150.0)}
 
 
 @pytest.mark.parametrize(

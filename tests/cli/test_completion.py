@@ -56,6 +56,27 @@ def test_commands_and_options(site: sites.Site) -> None:
     assert completed(site, "partage", "completion", "") == ["bash", "zsh", "fish"]
 
 
+def test_the_program_to_run_is_completed_as_a_shell_would(
+    site: sites.Site, tmp_path: pathlib.Path
+) -> None:
+    """First programs of the PATH; behind them, and where there is a slash, files."""
+    program = tmp_path / "bin" / "a-program-of-ours"
+    program.parent.mkdir()
+    program.touch(mode=0o755)
+    path = f"{BIN}:{program.parent}:{os.environ['PATH']}"
+    asked = {"_PARTAGE_COMPLETE": "bash_complete", "PATH": path}
+
+    def said(*words: str) -> str:
+        how = asked | {"COMP_WORDS": " ".join(words), "COMP_CWORD": str(len(words) - 1)}
+        return site.partage(env=how).stdout
+
+    run = ("partage", "run", "--memory", "4GiB", "--")
+    assert said(*run, "a-program") == "plain,a-program-of-ours\n"
+    assert said(*run, "a-program-of-ours", "tra") == "file,tra\n"
+    assert said(*run, "./tra") == "file,./tra\n"
+    assert said("partage", "fit", "-f", "po") == "file,po\n"
+
+
 def test_names_of_programs_that_run(site: sites.Site) -> None:
     """From the ledger; those who wait have no share to change."""
     site.holding("--memory", "100%", "--cards", "2", "--name", "train-1")

@@ -249,6 +249,25 @@ def test_a_stranger_is_told_how_to_become_a_member(shared: sites.Site) -> None:
     assert found["waiting"][0] == "ok"
 
 
+@pytest.mark.parametrize("cards", ["", "2x16GiB"])
+def test_a_folder_that_cannot_be_entered_hides_nothing_else(
+    shared: sites.Site, tmp_path: pathlib.Path, cards: str
+) -> None:
+    """Every line is there, none asks for a report of a mistake, and none sends one to doctor."""
+    shared.folder.parent.joinpath("closed").mkdir(mode=0o700)
+    user = users.User(shared.folder.parent, OTHER)
+    named = str(shared.folder.parent / "closed" / "state")
+
+    done = user.partage("doctor", env={"PARTAGE_SIMULATE": cards, "PARTAGE_STATE": named})
+
+    found = told(done)
+    assert done.returncode == 1
+    assert {"driver", "ledger", "disk", "permissions", "waiting", "share"} <= set(found)
+    assert found["ledger"][0] == "problem"
+    assert "please report it" not in done.stdout
+    assert "partage doctor" not in done.stdout
+
+
 def test_a_member_since_his_login_is_told_to_log_in_again(shared: sites.Site) -> None:
     """The user database knows it, and his processes do not."""
     name = f"partage-{os.getpid()}"

@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import sqlite3
 import subprocess
 from collections.abc import Iterator
@@ -97,6 +98,25 @@ def test_a_full_disk_is_told_and_loses_nothing(tmp_path: pathlib.Path) -> None:
             filler.unlink()
             again = site.partage("run", "--memory", "1GiB", "--", "echo", "ran")
             assert (again.stdout, again.returncode) == ("ran\n", 0)
+        finally:
+            site.end()
+
+
+def test_the_queue_can_be_left_while_the_disk_is_full(tmp_path: pathlib.Path) -> None:
+    """The row stays until somebody can write again; nobody is held up by it."""
+    with _disk(tmp_path / "disk") as disk:
+        site = sites.Site(disk, state=str(tmp_path / "machine"))
+        try:
+            site.holding("--memory", "16GiB", "--cards", "2", "--name", "holder")
+            waiter = site.run("--memory", "1GiB", "--name", "waiter", command=["true"])
+            sites.eventually(lambda: site.names("waiting") == ["waiter"])
+            _fill(disk / "filler")
+            waiter.send_signal(signal.SIGINT)
+            _, err = waiter.communicate(timeout=sites.PATIENCE_S)
+
+            assert waiter.returncode == 130
+            assert "Traceback" not in err
+            assert site.names("waiting") == []
         finally:
             site.end()
 

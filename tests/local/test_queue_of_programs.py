@@ -9,6 +9,7 @@ import pty
 import re
 import signal
 import subprocess
+import sys
 import termios
 
 from partage.local import bells, leases
@@ -204,6 +205,37 @@ def test_a_terminal_shows_place_reason_and_holder(site: sites.Site) -> None:
     process.wait(timeout=sites.PATIENCE_S)
     os.close(leader)
     os.close(follower)
+
+
+_IN_THE_BACKGROUND = """
+import os, subprocess, sys
+os.setsid()
+os.close(os.open(os.ttyname(2), os.O_RDWR))  # the terminal controls this session from now on
+waiter = subprocess.Popen(sys.argv[1:], process_group=0)
+os.tcsetpgrp(2, os.getpgrp())
+waiter.wait()
+"""
+
+
+def test_a_job_in_the_background_does_not_draw_over_the_shell(site: sites.Site) -> None:
+    """One plain line, though its standard error is a terminal; as one job of a shell."""
+    site.holding("--memory", "16GiB", "--cards", "2")
+    leader, follower = pty.openpty()
+    command = [str(sites.PARTAGE), *("run", "--memory", "4GiB", "--wait", "3s", "--", "true")]
+    shell = subprocess.Popen(
+        [sys.executable, "-c", _IN_THE_BACKGROUND, *command],
+        env=site.environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=follower,
+    )
+    shell.wait(timeout=sites.PATIENCE_S)
+    said = os.read(leader, 1 << 16).decode()
+    os.close(leader)
+    os.close(follower)
+
+    assert said.count("waits for 1 card, 4096 MiB") == 1
+    assert "\x1b" not in said
 
 
 def test_a_log_gets_a_line_for_each_place(site: sites.Site, tmp_path: pathlib.Path) -> None:

@@ -102,6 +102,7 @@ def test_options_become_a_demand(options: dict[str, Any], expected: dict[str, An
         ({}, "nothing is asked for; add --memory 4GiB, --compute 30%, or --exclusive"),
         ({"cards": "2"}, "nothing is asked for; add --memory 4GiB"),
         ({"memory": "4"}, "--memory: 4 has no unit; write 4GiB or 4MiB"),
+        ({"memory": "0"}, "--memory: 0 has no unit; write 4GiB or 4MiB"),
         ({"memory": "0GiB"}, "--memory: '0Gi' is not a positive amount of memory; write one such"),
         ({"memory": "-1GiB"}, "--memory: '-1Gi' is not a positive amount of memory; write one"),
         ({"memory": "4GB"}, "--memory: '4GB' is not a quantity; write 4G (decimal) or 4Gi"),

@@ -148,6 +148,24 @@ def test_wrong_modes_are_repaired(folder: pathlib.Path) -> None:
     assert {path.lstat().st_uid for path in place.rglob("*")} == {0}
 
 
+def test_a_ledger_that_a_member_made_anew_is_taken_over(folder: pathlib.Path) -> None:
+    """The old one was damaged and moved away, and the next program made another."""
+    place = folder / "state"
+    setup(place)
+    simulating.mark(places.opened(place), "16GiB")
+    for file in place.glob("ledger.db*"):
+        file.unlink()
+    alice = users.User(folder, SOMEBODY, place.stat().st_gid, cards="16GiB")
+    assert alice.partage("run", "--memory", "1GiB", "--", "true").returncode == 0
+    assert (place / "ledger.db").stat().st_uid == SOMEBODY
+
+    done = setup(place)
+
+    assert done.returncode == 0, done.stderr
+    assert f"{place}/ledger.db: repaired (owner {SOMEBODY} instead of root)" in done.stdout
+    assert {file.stat().st_uid for file in place.glob("ledger.db*")} == {0}
+
+
 def _link_in_the_way(folder: pathlib.Path) -> pathlib.Path:
     (folder / "elsewhere").mkdir()
     (folder / "link").symlink_to(folder / "elsewhere")

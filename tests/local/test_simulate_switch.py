@@ -198,6 +198,18 @@ def test_on_means_switched() -> None:
     assert not simulating.on({})
 
 
+def test_a_folder_that_cannot_hold_simulated_cards_is_named(tmp_path: pathlib.Path) -> None:
+    """And no driver is blamed for it."""
+    (tmp_path / "file").touch()
+    done = _partage(
+        "ps", home=tmp_path, PARTAGE_SIMULATE="2x16GiB", PARTAGE_STATE=f"{tmp_path}/file"
+    )
+
+    assert done.returncode == 1
+    assert f"{tmp_path}/file" in done.stderr
+    assert "NVML" not in done.stderr
+
+
 def test_a_ledger_is_of_simulated_cards_or_of_real_ones(tmp_path: pathlib.Path) -> None:
     """Neither other simulated cards nor real ones are granted from it."""
     site = sites.Site(tmp_path)

@@ -19,6 +19,7 @@ from prometheus_client import core
 
 from partage.agent import old_names, reporting, series
 from partage.core.quantities import MIB
+from partage.fence import tallies
 
 CONTENT_TYPE = prometheus.CONTENT_TYPE_LATEST
 
@@ -61,7 +62,7 @@ class Metrics:
         told.register(_Told(report, self._rates(report), self._old))
         return prometheus.generate_latest(told) + prometheus.generate_latest(self.registry)
 
-    def _rates(self, now: reporting.Report) -> dict[reporting.Key, reporting.Rate]:
+    def _rates(self, now: reporting.Report) -> dict[reporting.Key, tallies.Rate]:
         """Since a report a while ago, whoever asked for it: old names tell rates, not counters."""
         before = self._before
         if before is None or now.taken_ns - before.taken_ns >= _APART_NS:
@@ -75,7 +76,7 @@ class _Told(prometheus.registry.Collector):
     def __init__(
         self,
         report: reporting.Report,
-        rates: dict[reporting.Key, reporting.Rate],
+        rates: dict[reporting.Key, tallies.Rate],
         old: Collection[old_names.Family],
     ) -> None:
         self._report = report

@@ -9,8 +9,9 @@ import msgspec
 
 from partage.agent import reporting, series
 from partage.core.quantities import MIB
+from partage.fence import tallies
 
-Rates = Mapping[reporting.Key, reporting.Rate]
+Rates = Mapping[reporting.Key, tallies.Rate]
 Groups = Mapping[tuple[str, ...], list["Row"]]
 
 

@@ -114,13 +114,6 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     problems: tuple[Problem, ...] = ()
 
 
-class Rate(msgspec.Struct, frozen=True):
-    """What a container got of a card between two reports."""
-
-    compute_percent: float | None
-    throttled_percent: float | None  # above 100 where several processes wait
-
-
 def report(
     node: str,
     cards: Sequence[card_facts.Card],
@@ -160,27 +153,11 @@ def measured(readings: Iterable[nvml.Reading]) -> dict[str, Measured]:
     }
 
 
-def rates(before: Report | None, now: Report) -> dict[Key, Rate]:
-    """What containers got between two reports; those that are not in both are left out."""
-    elapsed_ns = now.taken_ns - before.taken_ns if before else 0
-    if before is None or elapsed_ns <= 0:
+def rates(before: Report | None, now: Report) -> dict[Key, tallies.Rate]:
+    """What containers got between two reports."""
+    if before is None:
         return {}
-    earlier = {each.key: each for each in before.containers}
-    return {
-        each.key: Rate(
-            _percent(earlier[each.key].busy_ns, each.busy_ns, elapsed_ns),
-            _percent(earlier[each.key].throttled_ns, each.throttled_ns, elapsed_ns),
-        )
-        for each in now.containers
-        if each.key in earlier
-    }
-
-
-def _percent(before_ns: int | None, now_ns: int | None, elapsed_ns: int) -> float | None:
-    """None too if the counter was set back: the container was started anew."""
-    if before_ns is None or now_ns is None or now_ns < before_ns:
-        return None
-    return 100 * (now_ns - before_ns) / elapsed_ns
+    return tallies.rates(before.containers, now.containers, now.taken_ns - before.taken_ns)
 
 
 def _cards(

@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from partage.cli import top_cells, top_pages, top_rows
+from partage.fence import tallies
 from partage.local import places, views
 
 CARD = (
@@ -35,7 +36,7 @@ FOREIGN_WIDE = ("UUID",)
 _NOTHING = "Nothing runs under Partage here, and nobody waits."
 _FOREIGN = "pid {} was not started by Partage, and is not signalled from here; `kill` does it"
 
-Rates = Mapping[views.Key, views.Rate]
+Rates = Mapping[views.Key, tallies.Rate]
 Pieces = tuple[top_pages.Line, top_cells.Row]  # a line, and what it has more if it is wide
 
 
@@ -111,7 +112,7 @@ def _temperature(degrees_c: int | None) -> top_cells.Cell:
 def _tenants(view: views.View, rates: Rates) -> Iterator[Pieces]:
     """One line for each grant and card, by card."""
     for each in sorted(view.tenants, key=_place):
-        rate = rates.get(each.key) or views.Rate(None, None)
+        rate = rates.get(each.key) or tallies.Rate(None, None)
         line = top_pages.Line(
             cells=_tenant(each, rate, view.taken_ns),
             key=each.key,
@@ -125,7 +126,7 @@ def _place(each: views.TenantView) -> tuple[bool, int, float, str]:
     return each.index is None, -1 if each.index is None else each.index, each.granted_at, each.token
 
 
-def _tenant(each: views.TenantView, rate: views.Rate, now_ns: int) -> top_cells.Row:
+def _tenant(each: views.TenantView, rate: tallies.Rate, now_ns: int) -> top_cells.Row:
     return (
         *(top_cells.text(each.name), top_cells.text(each.user), top_cells.number(each.index)),
         top_cells.number(each.memory_mib),
@@ -136,7 +137,7 @@ def _tenant(each: views.TenantView, rate: views.Rate, now_ns: int) -> top_cells.
     )
 
 
-def _more(each: views.TenantView, rate: views.Rate) -> top_cells.Row:
+def _more(each: views.TenantView, rate: tallies.Rate) -> top_cells.Row:
     processes = None if each.processes is None else len(each.processes)
     return (
         *(top_cells.number(each.pid), top_cells.number(each.priority)),

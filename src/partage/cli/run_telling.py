@@ -37,7 +37,7 @@ def lines(outcome: granting.Outcome, now_s: float) -> list[str]:
     """Where one stands: the place, what it waits for, and who has that."""
     entry, place = outcome.entry, outcome.waiting.place if outcome.waiting else 1
     asked = demands.described(entry.demand.containers[0].demand)
-    since = age(now_s - entry.asked_at)
+    since = tables.age(now_s - entry.asked_at)
     found = [
         f"partage: {entry.name} waits for {asked} ({since}): place {place} of {outcome.queue}",
         f"  {reasons.told(outcome.waiting)}",
@@ -48,25 +48,13 @@ def lines(outcome: granting.Outcome, now_s: float) -> list[str]:
 def _held_by(outcome: granting.Outcome, now_s: float) -> list[str]:
     """Who has the cards that are short, and which processes that are nobody's program."""
     names = [
-        f"{each.name} ({places.user_name(each.uid)}, {age(now_s - (each.granted_at or now_s))})"
+        f"{each.name} ({places.user_name(each.uid)}, {tables.age(now_s - each.since)})"
         for each in outcome.holders
     ]
     names += [f"process {pid} (not started by partage)" for pid in outcome.foreign]
     more = len(names) - _MOST_HOLDERS
     rest = f" and {more} more" if more > 0 else ""
     return [f"  held by {', '.join(names[:_MOST_HOLDERS])}{rest}"] if names else []
-
-
-def age(seconds: float) -> str:
-    """As kubectl writes it: ``42s``, ``12m``, ``3h5m``, ``2d4h``."""
-    whole = max(0, int(seconds))
-    if whole < 120:
-        return f"{whole}s"
-    if whole < 7200:
-        return f"{whole // 60}m"
-    if whole < 172800:
-        return f"{whole // 3600}h{whole % 3600 // 60}m"
-    return f"{whole // 86400}d{whole % 86400 // 3600}h"
 
 
 class _Lines:

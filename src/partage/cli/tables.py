@@ -11,6 +11,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 _PADDING = 2
+_MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86400
+# Below how many seconds, in which unit, and which smaller one is told beside it; kubectl's way.
+_AGES = (
+    (2 * _MINUTE_S, 1, "s", 0, ""),
+    (10 * _MINUTE_S, _MINUTE_S, "m", 1, "s"),
+    (3 * _HOUR_S, _MINUTE_S, "m", 0, ""),
+    (8 * _HOUR_S, _HOUR_S, "h", _MINUTE_S, "m"),
+    (2 * _DAY_S, _HOUR_S, "h", 0, ""),
+    (8 * _DAY_S, _DAY_S, "d", _HOUR_S, "h"),
+)
 
 
 def aligned(rows: Iterable[Sequence[str]]) -> str:
@@ -36,6 +46,16 @@ def tabbed(text: str) -> str:
 def printable(cell: str) -> str:
     """Others wrote it: what would move the cursor or the columns is not passed on."""
     return cell if cell.isprintable() else "".join(c if c.isprintable() else "?" for c in cell)
+
+
+def age(seconds: float) -> str:
+    """How long, the way kubectl tells it: ``90s``, ``5m10s``, ``47h``."""
+    whole = max(0, int(seconds))
+    for below, unit, name, rest, rest_name in _AGES:
+        if whole < below:
+            less = f"{whole % unit // rest}{rest_name}" if rest and whole % unit // rest else ""
+            return f"{whole // unit}{name}{less}"
+    return f"{whole // _DAY_S}d"
 
 
 def _blocks(lines: list[list[str]], column: int) -> list[list[int]]:

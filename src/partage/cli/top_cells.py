@@ -16,17 +16,6 @@ from partage.fence import limits
 
 UNKNOWN = "N/A"
 
-_MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86400
-# Below how many seconds, in which unit, and which smaller one is told beside it; kubectl's way.
-_AGES = (
-    (2 * _MINUTE_S, 1, "s", 0, ""),
-    (10 * _MINUTE_S, _MINUTE_S, "m", 1, "s"),
-    (3 * _HOUR_S, _MINUTE_S, "m", 0, ""),
-    (8 * _HOUR_S, _HOUR_S, "h", _MINUTE_S, "m"),
-    (2 * _DAY_S, _HOUR_S, "h", 0, ""),
-    (8 * _DAY_S, _DAY_S, "d", _HOUR_S, "h"),
-)
-
 
 class Tone(enum.Enum):
     """How grave a cell is."""
@@ -120,13 +109,8 @@ def asked(mode: str, compute_percent: int, ceiling_percent: int | None) -> Cell:
 
 
 def age(seconds: float) -> Cell:
-    """How long, the way kubectl tells it: ``90s``, ``5m10s``, ``47h``."""
-    whole = max(0, int(seconds))
-    for below, unit, name, rest, rest_name in _AGES:
-        if whole < below:
-            less = f"{whole % unit // rest}{rest_name}" if rest and whole % unit // rest else ""
-            return Cell(f"{whole // unit}{name}{less}", rank=seconds)
-    return Cell(f"{whole // _DAY_S}d", rank=seconds)
+    """How long."""
+    return Cell(tables.age(seconds), rank=seconds)
 
 
 def _tone(part: float) -> Tone:

@@ -15,6 +15,7 @@ import msgspec
 
 from partage.agent import reporting
 from partage.cli import ps_rows, top_pages, top_rows
+from partage.fence import tallies
 from partage.local import views
 
 
@@ -86,19 +87,9 @@ def twice(first: Look, *, wait: Callable[[float], object], apart_s: float) -> Lo
     return first.again()
 
 
-class _Rate(Protocol):
-    @property
-    def compute_percent(self) -> float | None: ...
-    @property
-    def throttled_percent(self) -> float | None: ...
-
-
-class _Keyed(Protocol):
-    @property
-    def key(self) -> Any: ...
-
-
-def _rated(rows: Iterable[_Keyed], rates: Mapping[Any, _Rate]) -> list[dict[str, float | None]]:
+def _rated(
+    rows: Iterable[tallies.Counted[Any]], rates: Mapping[Any, tallies.Rate]
+) -> list[dict[str, float | None]]:
     """What each row got."""
     found = (rates.get(row.key) for row in rows)
     return [

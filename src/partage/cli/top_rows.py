@@ -11,6 +11,7 @@ import msgspec
 
 from partage.agent import reporting
 from partage.cli import top_cells, top_pages
+from partage.fence import tallies
 
 CARD = (
     *("CARD", "MODEL", "HEALTH", "MEMORY", "USED(MiB)", "GRANTED(MiB)", "TOTAL(MiB)"),
@@ -26,7 +27,7 @@ _NOTHING = "No cards and no containers."
 _POD = "{} is a pod, and is not signalled from here; `kubectl delete pod` ends it"
 _NO_POD = "of {} only the fence is known, not its processes; see `partage fence show`"
 
-Rates = Mapping[reporting.Key, reporting.Rate]
+Rates = Mapping[reporting.Key, tallies.Rate]
 
 
 def page(report: reporting.Report, rates: Rates) -> top_pages.Page:
@@ -55,7 +56,7 @@ def _card(card: reporting.CardReport) -> top_pages.Line:
 def _containers(report: reporting.Report, rates: Rates) -> Iterator[top_pages.Line]:
     """One line for each container and card, by card."""
     for each in sorted(report.containers, key=_place):
-        rate = rates.get(each.key) or reporting.Rate(None, None)
+        rate = rates.get(each.key) or tallies.Rate(None, None)
         yield top_pages.Line(
             cells=_container(each, rate),
             key=each.key,
@@ -64,7 +65,7 @@ def _containers(report: reporting.Report, rates: Rates) -> Iterator[top_pages.Li
         )
 
 
-def _container(each: reporting.ContainerReport, rate: reporting.Rate) -> top_cells.Row:
+def _container(each: reporting.ContainerReport, rate: tallies.Rate) -> top_cells.Row:
     return (
         *(top_cells.number(each.index), top_cells.text(each.namespace)),
         *(top_cells.text(each.pod or each.uid), top_cells.text(each.container)),

@@ -9,8 +9,9 @@ def memory_mib(option: str, text: str) -> int:
     """``2GiB``, ``2Gi``, ``1500M``: Kubernetes' quantities, and with the B that people add."""
     plain = text.removesuffix("B") if text.endswith("iB") else text
     if plain.isdecimal():  # Kubernetes would take it for bytes; nobody who writes it means that
+        amount = text if plain.strip("0") else "4"
         raise errors.InputError(
-            f"{option}: {text} has no unit", instead=f"write {text}GiB or {text}MiB"
+            f"{option}: {text} has no unit", instead=f"write {amount}GiB or {amount}MiB"
         )
     try:
         return quantities.to_mib(plain)

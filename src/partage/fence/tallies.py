@@ -1,14 +1,19 @@
-"""A tally: what is counted of a container on a card, and in which mode its time is held.
+"""A tally: what is counted of a tenant on a card, in which mode its time is held, what it got.
 
 What nobody counts is None. The library counts time only where it has to look at launches.
 """
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterable
+from typing import Protocol, TypeVar
+
 import msgspec
 
 from partage.core import cards, demands, grants
 from partage.fence import limits, usage
+
+Key_co = TypeVar("Key_co", bound=Hashable, covariant=True)
 
 
 class Tally(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,3 +62,48 @@ def asked(container: grants.ContainerGrant, *, timed: bool) -> tuple[str, int | 
     burst = container.compute_mode is demands.ComputeMode.BURST
     ceiling_percent = container.compute_ceiling_percent or cards.FULL_PERCENT
     return str(container.compute_mode), ceiling_percent if burst else None
+
+
+class Rate(msgspec.Struct, frozen=True):
+    """What was got of a card between two moments."""
+
+    compute_percent: float | None
+    throttled_percent: float | None  # above 100 where several processes wait
+
+
+class Counted(Protocol[Key_co]):
+    """A row whose counters only grow."""
+
+    @property
+    def key(self) -> Key_co:
+        """What makes it the same in two moments."""
+
+    @property
+    def busy_ns(self) -> int | None: ...
+
+    @property
+    def throttled_ns(self) -> int | None: ...
+
+
+def rates(
+    before: Iterable[Counted[Key_co]], now: Iterable[Counted[Key_co]], elapsed_ns: int
+) -> dict[Key_co, Rate]:
+    """What rows got between two moments; those that are not in both are left out."""
+    if elapsed_ns <= 0:
+        return {}
+    earlier = {each.key: each for each in before}
+    return {
+        each.key: Rate(
+            _percent(earlier[each.key].busy_ns, each.busy_ns, elapsed_ns),
+            _percent(earlier[each.key].throttled_ns, each.throttled_ns, elapsed_ns),
+        )
+        for each in now
+        if each.key in earlier
+    }
+
+
+def _percent(before_ns: int | None, now_ns: int | None, elapsed_ns: int) -> float | None:
+    """None too if the counter was set back: it was started anew."""
+    if before_ns is None or now_ns is None or now_ns < before_ns:
+        return None
+    return 100 * (now_ns - before_ns) / elapsed_ns

@@ -139,13 +139,10 @@ _TEXTS = {
     ),
     "BUSY": ("was in use by others all the time", "try again; `partage doctor` shows who waits"),
     "IOERR": ("cannot be read or written", f"if its disk is well, {_MOVE}"),
-    "CORRUPT": (
-        "is damaged",
-        _MOVE,
-    ),
+    "CORRUPT": ("is damaged", _MOVE),
     **dict.fromkeys(
         ("NOTADB", "ERROR"),  # no database, or one without our tables
-        ("is no ledger", "move it away: who runs is found again by the leases beside it"),
+        ("is no ledger", _MOVE),
     ),
 }
 _OTHERWISE = ("does not answer", "see `partage doctor`")

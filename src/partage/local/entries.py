@@ -44,6 +44,11 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.name}.{self.token}"
 
     @property
+    def since(self) -> float:
+        """Since when it has what it has, or waits."""
+        return self.asked_at if self.granted_at is None else self.granted_at
+
+    @property
     def container(self) -> grants.ContainerGrant | None:
         """What the program was granted."""
         return self.grant.containers[0] if self.grant else None

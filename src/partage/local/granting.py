@@ -8,13 +8,15 @@ locked since he came, holds it from that moment on.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from partage.core import cards, demands, errors, fleet, grants, refusals
+from partage.devices import nvml
 from partage.local import entries, leases, machine, places, processes, queueing, sessions, sweeping
 
 _DECIDED = "decided"  # when it was last decided
@@ -78,14 +80,30 @@ def again(here: sessions.Session, seen: machine.Seen, token: str, now_s: float) 
     return _outcome(done, token)
 
 
+class Survey(msgspec.Struct, frozen=True):
+    """All that a decision would be made from, at one moment, for those who only look."""
+
+    living: tuple[entries.Entry, ...]
+    found: machine.Machine
+    known: fleet.Fleet
+    tickets: list[queueing.Ticket]
+
+
+def survey(
+    place: places.Place, driver: nvml.Nvml, rows: Callable[[], Sequence[entries.Entry]]
+) -> Survey:
+    """Look at the cards, then at the ledger; nothing is changed."""
+    seen = machine.see(driver)
+    living = sweeping.look(place, rows()).living
+    found = machine.understood(seen, living, place)
+    return Survey(living, found, *world(found.node, living))
+
+
 def peek(here: sessions.Session, token: str) -> Outcome:
     """Where one stands, without deciding anything."""
-    seen = machine.see(here.driver)
-    living = sweeping.look(here.place, here.book.all()).living
-    found = machine.understood(seen, living, here.place)
-    known, tickets = world(found.node, living)
-    settled = queueing.settle(known, found.node.name, tickets)
-    return _outcome(Pass(living, settled, found.foreign), token)
+    now = survey(here.place, here.driver, here.book.all)
+    settled = queueing.settle(now.known, now.found.node.name, now.tickets)
+    return _outcome(Pass(now.living, settled, now.found.foreign), token)
 
 
 def decided_s(here: sessions.Session) -> float:
@@ -97,10 +115,16 @@ def decided_s(here: sessions.Session) -> float:
 
 
 def leave(here: sessions.Session, lease: leases.Lease) -> None:
-    """Give up one's place in the queue, or one's grant."""
-    with here.book.deciding():
-        here.book.remove(lease.token)
-    lease.end()
+    """Give up one's place in the queue, or one's grant.
+
+    The end of the lease is what counts. A ledger that cannot be written now, on a full disk say,
+    has a row too many until somebody decides again.
+    """
+    try:
+        with contextlib.suppress(errors.LedgerError), here.book.deciding():
+            here.book.remove(lease.token)
+    finally:
+        lease.end()
 
 
 def world(

@@ -13,7 +13,6 @@ from partage.local import (
     reasons,
     requests,
     sessions,
-    sweeping,
 )
 
 _LAST = 1 << 62  # after everybody who waits
@@ -32,17 +31,13 @@ class Prospect(msgspec.Struct, frozen=True, kw_only=True):
     simulated: bool = False
 
 
-def prospect(here: sessions.Session, wishes: requests.Wishes, *, priority: int = 0) -> Prospect:
+def prospect(here: sessions.Session, wishes: requests.Wishes) -> Prospect:
     """Ask without taking anything."""
-    seen = machine.see(here.driver)
-    living = sweeping.look(here.place, here.book.all()).living
-    found = machine.understood(seen, living, here.place)
+    now = granting.survey(here.place, here.driver, here.book.all)
+    found = now.found
     demand = requests.demand(wishes, found.node.cards)
-    known, tickets = granting.world(found.node, living)
-    ticket = queueing.Ticket(
-        token="prospect", name="it", demand=demand, priority=priority, seq=_LAST
-    )
-    answer = queueing.hindered(known, found.node.name, tickets, ticket)
+    ticket = queueing.Ticket(token="prospect", name="it", demand=demand, priority=0, seq=_LAST)
+    answer = queueing.hindered(now.known, found.node.name, now.tickets, ticket)
     if isinstance(answer, grants.Grant):
         cards = tuple(share.index for share in answer.containers[0].shares)
         return Prospect(
@@ -53,7 +48,7 @@ def prospect(here: sessions.Session, wishes: requests.Wishes, *, priority: int =
         fits=False,
         ever=answer.refusal is None or not answer.refusal.never,
         reason=reasons.told(answer),
-        held_by=_in_the_way(answer.refusal, living, found),
+        held_by=_in_the_way(answer.refusal, now.living, found),
         place=answer.place,
         simulated=found.simulated,
     )

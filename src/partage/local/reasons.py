@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from partage.core import refusals
+from partage.core import errors, refusals
 from partage.local import queueing
 
 _SHORT = {  # from the farthest
@@ -14,6 +14,13 @@ _SHORT = {  # from the farthest
     refusals.Code.COMPUTE: "has {s.free} of {s.asked} % compute free",
 }
 _MOST = 2  # cards that are told one by one
+
+
+class NoRoom(errors.PartageError):
+    """What was asked for is not free, and somebody did not want to wait longer."""
+
+    code = "no-room"
+    exit_code = 75  # EX_TEMPFAIL: the same may work later
 
 
 def told(waiting: queueing.Waiting | None) -> str:

@@ -34,13 +34,6 @@ from partage.local import (
 )
 
 
-class NoRoom(errors.PartageError):
-    """A share that does not fit beside the others."""
-
-    code = "no-room"
-    exit_code = 75
-
-
 class Resized(msgspec.Struct, frozen=True):
     """A share before and after."""
 
@@ -114,7 +107,7 @@ def _decided(
             raise errors.InputError(
                 f"{entry.name} can never have that: {why}", instead="ask for less"
             )
-        raise NoRoom(
+        raise reasons.NoRoom(
             f"{entry.name} cannot have that: {why}",
             instead="`partage ps` shows who else is on its cards",
         )
@@ -211,7 +204,7 @@ def _check_used(
         raise errors.InputError(
             f"{used[over.uuid]} MiB of card {over.index} are in use, "
             "and nothing takes memory from a program that has it",
-            instead=f"lower it to {used[over.uuid]}MiB at most, or let the program free some",
+            instead=f"leave it {used[over.uuid]}MiB or more, or let the program free some",
         )
 
 

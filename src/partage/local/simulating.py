@@ -80,7 +80,7 @@ def mark(place: places.Place, cards: str) -> None:
         ) from error
 
 
-def on(environ: MutableMapping[str, str] = os.environ) -> bool:
+def on(environ: Mapping[str, str] = os.environ) -> bool:
     """Whether this process was switched."""
     return bool(environ.get(VARIABLE))
 

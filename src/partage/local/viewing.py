@@ -27,7 +27,6 @@ from partage.local import (
     queueing,
     reasons,
     sessions,
-    sweeping,
     views,
 )
 
@@ -58,13 +57,11 @@ def look(
     *problems: views.Problem,
 ) -> views.View:
     """This machine now."""
-    seen = machine.see(driver)
-    living = sweeping.look(place, rows()).living
-    found = machine.understood(seen, living, place)
-    known, tickets = granting.world(found.node, living)
+    now = granting.survey(place, driver, rows)
+    found, living = now.found, now.living
     used, unread = _used(place, living)
     measured = {each.uuid: each for each in driver.readings() if each.uuid}
-    cards = tuple(_cards(known, found, measured))  # before the queue, which takes of them
+    cards = tuple(_cards(now.known, found, measured))  # before the queue, which takes of them
     return views.View(
         node=found.node.name,
         taken_ns=taken_ns,
@@ -72,25 +69,23 @@ def look(
         ledger=str(place.path),
         shared=place.shared,
         cards=cards,
-        tenants=tuple(_tenants(living, used, {d.uuid: d.index for d in seen.devices})),
+        tenants=tuple(_tenants(living, used, {d.uuid: d.index for d in found.devices})),
         foreign=tuple(_foreign(found)),
         problems=(
             *problems,
-            *(views.Problem(f"card {d.index}", d.problem) for d in seen.devices if d.problem),
+            *(views.Problem(f"card {d.index}", d.problem) for d in found.devices if d.problem),
             *unread,
         ),
-        waiting=tuple(_queue(known, found.node.name, living, tickets)),
+        waiting=tuple(_queue(now)),
     )
 
 
-def _queue(
-    known: fleet.Fleet, node: str, living: Sequence[entries.Entry], tickets: list[queueing.Ticket]
-) -> Iterator[views.WaitingView]:
+def _queue(now: granting.Survey) -> Iterator[views.WaitingView]:
     """Those who wait, in their order; those among them who can start only have not heard it yet."""
-    settled = queueing.settle(known, node, tickets)
+    settled = queueing.settle(now.known, now.found.node.name, now.tickets)
     waits = {each.ticket.token: each for each in settled.waiting}
-    by_token = {entry.token: entry for entry in living}
-    for place, ticket in enumerate(queueing.ordered(tickets), start=1):
+    by_token = {entry.token: entry for entry in now.living}
+    for place, ticket in enumerate(queueing.ordered(now.tickets), start=1):
         entry = by_token[ticket.token]
         yield views.WaitingView(
             place=place,
@@ -193,7 +188,7 @@ def _tenant(
         ceiling_percent=ceiling,
         mode=mode,
         fence=container.fence or _STARTING,
-        granted_at=entry.granted_at or entry.asked_at,
+        granted_at=entry.since,
         priority=entry.priority,
         dialect=entry.grant.dialect if entry.grant else "",
         used_bytes=tally.used_bytes,

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import msgspec
 
+from partage.fence import tallies
+
 Key = tuple[str, str]  # token of the grant, uuid of the card
 
 
@@ -116,30 +118,8 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     problems: tuple[Problem, ...] = ()
 
 
-class Rate(msgspec.Struct, frozen=True):
-    """What a tenant got of a card between two views."""
-
-    compute_percent: float | None
-    throttled_percent: float | None  # above 100 where several processes wait
-
-
-def rates(before: View | None, now: View) -> dict[Key, Rate]:
-    """What tenants got between two views; those that are not in both are left out."""
-    elapsed_ns = now.taken_ns - before.taken_ns if before else 0
-    if before is None or elapsed_ns <= 0:
+def rates(before: View | None, now: View) -> dict[Key, tallies.Rate]:
+    """What tenants got between two views."""
+    if before is None:
         return {}
-    earlier = {each.key: each for each in before.tenants}
-    return {
-        each.key: Rate(
-            _percent(earlier[each.key].busy_ns, each.busy_ns, elapsed_ns),
-            _percent(earlier[each.key].throttled_ns, each.throttled_ns, elapsed_ns),
-        )
-        for each in now.tenants
-        if each.key in earlier
-    }
-
-
-def _percent(before_ns: int | None, now_ns: int | None, elapsed_ns: int) -> float | None:
-    if before_ns is None or now_ns is None or now_ns < before_ns:
-        return None
-    return 100 * (now_ns - before_ns) / elapsed_ns
+    return tallies.rates(before.tenants, now.tenants, now.taken_ns - before.taken_ns)

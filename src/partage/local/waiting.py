@@ -12,7 +12,6 @@ from collections.abc import Callable
 
 import msgspec
 
-from partage.core import errors
 from partage.local import (
     bells,
     databases,
@@ -44,13 +43,6 @@ class Watch(msgspec.Struct, frozen=True):
     deadline_s: float | None  # on the monotonic clock; None: for ever
 
 
-class TimeIsOver(errors.PartageError):
-    """Nothing became free in the time that one wanted to wait."""
-
-    code = "no-room"
-    exit_code = 75  # EX_TEMPFAIL: the same may work later
-
-
 def until_granted(
     here: sessions.Session,
     lease: leases.Lease,
@@ -74,9 +66,9 @@ def until_granted(
     return outcome.entry
 
 
-def too_late(outcome: granting.Outcome) -> TimeIsOver:
+def too_late(outcome: granting.Outcome) -> reasons.NoRoom:
     """Why one goes without a grant."""
-    return TimeIsOver(
+    return reasons.NoRoom(
         f"there is no room now: {reasons.told(outcome.waiting)}",
         instead="wait longer, or ask for less; `partage ps` shows who has what",
     )
