@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from partage.cli import demo_judging, demo_roles
 from partage.core import errors
 from partage.local import views
+from tests.cli import ps_views
 
 TURN = demo_judging.Turn(
     waiter="serve",
@@ -101,59 +102,9 @@ def test_without_a_second_card_nobody_promises_a_whole_one() -> None:
     assert len(names) == len(demo_judging.judged(facts())) - 1
 
 
-def card(index: int = 0, **other: object) -> views.CardView:
-    """A card of 16 GiB with nobody on it, but for what is said."""
-    idle = {
-        "index": index,
-        "uuid": f"GPU-{index}",
-        "model": "Simulated GPU",
-        "memory_mib": 16384,
-        "used_mib": 0,
-        "utilization_percent": 0,
-        "temperature_c": 40,
-        "healthy": True,
-        "reason": "",
-        "granted_mib": 0,
-        "granted_percent": 0,
-        "foreign_mib": 0,
-        "free_mib": 16384,
-        "tenants": 0,
-    }
-    return views.CardView(**(idle | other))  # type: ignore[arg-type]
-
-
-def tenant(name: str, **other: object) -> views.TenantView:
-    """A program with 4 GiB and 30 % of card 0, but for what is said."""
-    usual = {
-        "token": name,
-        "name": name,
-        "user": "alice",
-        "uid": 1000,
-        "pid": 7,
-        "processes": (7,),
-        "command": "python",
-        "index": 0,
-        "uuid": "GPU-0",
-        "memory_mib": 4096,
-        "exclusive": False,
-        "compute_percent": 30,
-        "ceiling_percent": None,
-        "mode": "fixed",
-        "fence": "hook",
-        "granted_at": 1.0,
-        "priority": 0,
-        "dialect": "partage",
-        "used_bytes": 4096 << 20,
-        "peak_bytes": 4096 << 20,
-        "refused": 0,
-        "busy_ns": 0,
-        "throttled_ns": 0,
-        "launches": 0,
-    }
-    return views.TenantView(**(usual | other))  # type: ignore[arg-type]
-
-
-def view(*tenants: views.TenantView, cards: tuple[views.CardView, ...] = (card(),)) -> views.View:
+def view(
+    *tenants: views.TenantView, cards: tuple[views.CardView, ...] = (ps_views.card(),)
+) -> views.View:
     """A machine."""
     return views.View(
         node="vm",
@@ -166,46 +117,50 @@ def view(*tenants: views.TenantView, cards: tuple[views.CardView, ...] = (card()
     )
 
 
-def wrong(seen: views.View, **foreign_mib: int) -> list[str]:
-    """Which promises a view breaks, if this was foreign before."""
-    before = {name.replace("_", "-"): mib for name, mib in foreign_mib.items()}
+def wrong(seen: views.View, foreign_mib: int = 0) -> list[str]:
+    """Which promises a view breaks, if this was foreign on the first card before."""
+    before = {ps_views.FIRST: foreign_mib}
     return [excess.promise for excess in demo_judging.excesses(seen, before)]
 
 
 def test_a_full_card_is_not_too_much() -> None:
     """To the last MiB and the last percent, by what was granted and not by what a card says."""
-    three = (tenant("a"), tenant("b"), tenant("c", memory_mib=8192, compute_percent=40))
+    three = (
+        ps_views.tenant("a"),
+        ps_views.tenant("b"),
+        ps_views.tenant("c", memory_mib=8192, compute_percent=40),
+    )
 
     assert wrong(view(*three)) == []
-    assert wrong(view(*three, tenant("d", memory_mib=1, compute_percent=0, used_bytes=0))) == [
-        "capacity"
-    ]
-    assert wrong(view(*three, tenant("d", memory_mib=0, compute_percent=1, used_bytes=0))) == [
-        "capacity"
-    ]
+    assert wrong(
+        view(*three, ps_views.tenant("d", memory_mib=1, compute_percent=0, used_bytes=0))
+    ) == ["capacity"]
+    assert wrong(
+        view(*three, ps_views.tenant("d", memory_mib=0, compute_percent=1, used_bytes=0))
+    ) == ["capacity"]
 
 
 def test_what_was_foreign_before_cannot_be_granted() -> None:
     """What came later took what was granted, and nobody gave it away twice."""
-    most = tenant("a", memory_mib=16384)
+    most = ps_views.tenant("a", memory_mib=16384)
 
-    assert wrong(view(most, cards=(card(foreign_mib=100),)), GPU_0=100) == ["capacity"]
-    assert wrong(view(most, cards=(card(foreign_mib=100),))) == []
-    assert wrong(view(most), GPU_0=100) == []  # it has ended
+    assert wrong(view(most, cards=(ps_views.card(foreign_mib=100),)), 100) == ["capacity"]
+    assert wrong(view(most, cards=(ps_views.card(foreign_mib=100),))) == []
+    assert wrong(view(most), 100) == []  # it has ended
 
 
 def test_a_whole_card_with_two_on_it_is_too_much() -> None:
     """Even if there is room for both."""
-    whole = tenant("bench", exclusive=True, memory_mib=8192, compute_percent=50)
+    whole = ps_views.tenant("bench", exclusive=True, memory_mib=8192, compute_percent=50)
 
     assert wrong(view(whole)) == []
-    assert wrong(view(whole, tenant("a"))) == ["exclusive"]
+    assert wrong(view(whole, ps_views.tenant("a"))) == ["exclusive"]
 
 
 def test_a_program_past_its_share_is_seen() -> None:
     """By a byte; what nobody can tell is no excess."""
-    assert wrong(view(tenant("a", used_bytes=(4096 << 20) + 1))) == ["share"]
-    assert wrong(view(tenant("a", used_bytes=None))) == []
+    assert wrong(view(ps_views.tenant("a", used_bytes=(4096 << 20) + 1))) == ["share"]
+    assert wrong(view(ps_views.tenant("a", used_bytes=None))) == []
 
 
 @given(
@@ -216,7 +171,7 @@ def test_the_sizes_make_the_story_on_every_card(total_mib: int, foreign_mib: int
     """Three fit; the fourth fits when the second has ended, the fifth when that one is gone."""
     free_mib = total_mib - foreign_mib
     assume(free_mib >= 4096)
-    shared = card(memory_mib=total_mib, foreign_mib=foreign_mib, free_mib=free_mib)
+    shared = ps_views.card(memory_mib=total_mib, foreign_mib=foreign_mib, free_mib=free_mib)
     cast = demo_roles.cast(view(cards=(shared,)))
     ending, waiting = cast.ending.memory_mib, cast.waiting.memory_mib
     stay = cast.greedy.memory_mib + cast.other.memory_mib
@@ -229,8 +184,10 @@ def test_the_sizes_make_the_story_on_every_card(total_mib: int, foreign_mib: int
 
 def test_on_two_cards_that_are_alike_nobody_names_one() -> None:
     """As in the README; where they differ, or others are there, everybody does."""
-    alike = demo_roles.cast(view(cards=(card(0), card(1))))
-    differ = demo_roles.cast(view(cards=(card(0), card(1, memory_mib=8192, free_mib=8192))))
+    alike = demo_roles.cast(view(cards=(ps_views.card(0), ps_views.card(1))))
+    differ = demo_roles.cast(
+        view(cards=(ps_views.card(0), ps_views.card(1, memory_mib=8192, free_mib=8192)))
+    )
 
     assert alike.greedy.options == ("--memory", "4GiB", "--compute", "30%")
     assert alike.whole == demo_roles.Role("bench", ("--exclusive",), 16384)
@@ -241,9 +198,11 @@ def test_on_two_cards_that_are_alike_nobody_names_one() -> None:
 def test_a_card_with_a_foreign_process_is_nobodys_own() -> None:
     """A display takes no memory to speak of, and is somebody."""
     display = views.ForeignView(
-        index=1, uuid="GPU-1", pid=9, user="root", command="Xorg", used_bytes=None
+        index=1, uuid=ps_views.SECOND, pid=9, user="root", command="Xorg", used_bytes=None
     )
-    seen = msgspec.structs.replace(view(cards=(card(0), card(1))), foreign=(display,))
+    seen = msgspec.structs.replace(
+        view(cards=(ps_views.card(0), ps_views.card(1))), foreign=(display,)
+    )
 
     assert demo_roles.cast(seen).whole is None
 
@@ -251,4 +210,4 @@ def test_a_card_with_a_foreign_process_is_nobodys_own() -> None:
 def test_cards_that_are_all_ill_are_told() -> None:
     """There is nothing to show."""
     with pytest.raises(errors.DeviceError, match="partage doctor"):
-        demo_roles.cast(view(cards=(card(healthy=False),)))
+        demo_roles.cast(view(cards=(ps_views.card(healthy=False),)))
