@@ -24,7 +24,7 @@ from typing import Generic, Self, TypeVar
 import aiohttp
 import msgspec
 
-from partage.kube import credentials, errors, lines, wire
+from partage.kube import credentials, errors, lines, sockets, wire
 
 T = TypeVar("T")
 
@@ -60,11 +60,16 @@ class Api:
         self._credentials = credentials
         self._timeout_s = timeout_s
         self._open: aiohttp.ClientSession | None = None
+        self._sockets = sockets.Sockets()
 
     async def __aenter__(self) -> Self:
         """Open the session; connections are made when needed."""
         self._open = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=_CONNECTIONS, keepalive_timeout=_KEEP_ALIVE_S),
+            connector=aiohttp.TCPConnector(
+                limit=_CONNECTIONS,
+                keepalive_timeout=_KEEP_ALIVE_S,
+                socket_factory=self._sockets.made,
+            ),
             cookie_jar=aiohttp.DummyCookieJar(),
             headers={"Accept": _JSON, "Accept-Encoding": "identity", "User-Agent": "partage"},
         )
@@ -78,6 +83,7 @@ class Api:
     ) -> None:
         """Close all connections."""
         await self._session.close()
+        await self._sockets.close()
         self._open = None
 
     async def get(self, path: str, form: type[T], query: Mapping[str, str] = _NO_QUERY) -> T:
