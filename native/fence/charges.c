@@ -4,7 +4,7 @@
  * the tenant is never more than what is counted. */
 #include "fence.h"
 
-static CUresult refuse(int card)
+APART static CUresult refuse(int card)
 {
     int state = fence_enter(); /* without a slot there is no fence any more */
     if (unlikely(state != FENCE_HELD))
@@ -15,31 +15,35 @@ static CUresult refuse(int card)
 }
 
 /* Pools keep freed memory; before anybody is refused, they give up what they do not use. */
-static bool take(int card, uint64_t bytes)
+APART static bool take_from_pools(int card, uint64_t bytes)
 {
-    if (likely(quota_take(card, bytes)))
-        return true;
     if (card < 0 || bytes > quota_limit(card))
         return false;
     pools_press(card);
     return quota_take(card, bytes);
 }
 
+static bool take(int card, uint64_t bytes)
+{
+    return likely(quota_take(card, bytes)) || take_from_pools(card, bytes);
+}
+
 CUresult charge_begin_on(struct charge *charge, struct place place, uint64_t bytes)
 {
     int state = fence_enter();
-    *charge = (struct charge){.place = place, .bytes = round_up(bytes, GRAIN_BYTES)};
-    if (unlikely(state != FENCE_HELD))
-        return state == FENCE_OPEN ? CUDA_SUCCESS : fence_refusal(state);
-    charge->counted = take(place.card, charge->bytes);
+    charge->place = place;
+    charge->bytes = round_up(bytes, GRAIN_BYTES);
+    charge->counted = state == FENCE_HELD && take(place.card, charge->bytes);
     charge->owner = slot_owner();
-    return likely(charge->counted) ? CUDA_SUCCESS : refuse(place.card);
+    if (likely(charge->counted || state == FENCE_OPEN))
+        return CUDA_SUCCESS;
+    return state == FENCE_HELD ? refuse(place.card) : fence_refusal(state);
 }
 
 CUresult charge_begin(struct charge *charge, uint64_t bytes)
 {
     int state = fence_enter();
-    *charge = (struct charge){.counted = false};
+    charge->counted = false;
     if (unlikely(state != FENCE_HELD))
         return state == FENCE_OPEN ? CUDA_SUCCESS : fence_refusal(state);
     struct place place = place_current();
@@ -70,9 +74,8 @@ CUresult charge_end(struct charge *charge, CUresult result, enum ledger_kind kin
                                  .kind = kind,
                                  .count = 1};
     struct ledger_entry stale;
-    if (unlikely(ledger_remove(kind, key, &stale)))
-        quota_give(stale.card, stale.bytes); /* the key is new, so that has ended unseen */
-    ledger_add(&entry); /* without memory for the entry it stays counted until the process ends */
+    if (unlikely(ledger_put(&entry, &stale))) /* or it stays counted until the process ends */
+        quota_give(stale.card, stale.bytes);  /* the key is new, so that has ended unseen */
     if (unlikely(charge->owner != slot_owner()))
         quota_add(entry.card, entry.bytes); /* all was counted again before this was written down */
     return result;
@@ -98,14 +101,20 @@ bool take_out(enum ledger_kind kind, uint64_t key, struct ledger_entry *entry)
            (kind == LEDGER_MEMORY && pools_used() && ledger_remove(LEDGER_POOLED, key, entry));
 }
 
+APART static void given_back_to_pool(const struct ledger_entry *entry)
+{
+    if (entry->count == WITHOUT_POOL)
+        physical_drop(entry->owner, 1);
+    else
+        pools_refresh();
+}
+
 void given_back(const struct ledger_entry *entry, CUresult result)
 {
-    if (result)
+    if (unlikely(result))
         ledger_add(entry); /* the driver did not free it, so it is still ours */
-    else if (entry->kind == LEDGER_POOLED && entry->count == WITHOUT_POOL)
-        physical_drop(entry->owner, 1);
-    else if (entry->kind == LEDGER_POOLED)
-        pools_refresh();
+    else if (unlikely(entry->kind == LEDGER_POOLED))
+        given_back_to_pool(entry);
     else
         quota_give(entry->card, entry->bytes);
 }

@@ -20,7 +20,7 @@ extern void *driver_real[SYMBOLS];
 
 /* Finds the driver's functions, once; false where no driver is loaded. `path` is where a program
  * was seen to have it from, or NULL. */
-bool driver_load(const char *path);
+__attribute__((noinline)) bool driver_load(const char *path);
 bool nvml_load(const char *path);
 bool driver_has(enum driver_symbol symbol);
 

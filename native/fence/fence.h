@@ -7,7 +7,8 @@
  *   quota      bytes taken from and given back to the tenant's quota
  *   ledger     what this process has: pointer or handle -> bytes, card, context
  *   charges    one allocation: take, ask the driver, write down or give back
- *   contexts, memory, pools, physical, arrays, code, graphs    the wrappers that use memory
+ *   contexts, memory, physical, arrays, code, graphs           the wrappers that use memory
+ *   pools, pooled, pool_lives                                  those whose memory a pool keeps
  *   launches, pacing, costs, kinds, neighbours                 the wrappers that use time
  *   views, nvml                                                what the card looks like
  */
@@ -20,6 +21,9 @@
 
 #define likely(condition) __builtin_expect(!!(condition), 1)
 #define unlikely(condition) __builtin_expect(!!(condition), 0)
+/* All that it calls becomes part of it, but for what is apart: calls were half of the way. */
+#define WHOLE __attribute__((flatten))
+#define APART __attribute__((noinline))
 
 /* ---- attach ------------------------------------------------------------------------------ */
 
@@ -37,7 +41,7 @@ extern struct partage_region *fence_region;
 extern struct partage_seat *fence_seats[PARTAGE_CARDS]; /* its own; NULL: none could be had */
 extern const uint32_t *fence_gate;         /* 0 there: a launch may pass without a look */
 
-int fence_attach(void);
+APART int fence_attach(void);
 bool fence_attach_files(void); /* limits, region and seats alone: NVML needs no CUDA */
 int fence_open_seat(int card, unsigned number, int flags);
 int fence_open_region(void); /* a descriptor of the region file of one's own, or -1 */
@@ -86,7 +90,7 @@ int slot_mine(void); /* this process's slot, taken at the first call; -1: none c
 int slot_kept(void); /* the same, without taking one */
 uint64_t slot_owner(void); /* changes when the slot was lost and all was counted again */
 bool slot_alive(int slot);
-void slots_reap(void);
+APART void slots_reap(void);
 void slots_forked(void); /* the child has no memory on any card and needs a slot of its own */
 
 bool quota_take(int card, uint64_t bytes); /* false: over the quota */
@@ -109,7 +113,7 @@ enum ledger_kind {
                         left of a pool that was destroyed */
     LEDGER_HANDLE,   /* of physical memory; `bytes` is its number */
     LEDGER_MAPPING,  /* of physical memory; `owner` is its number */
-    LEDGER_GRAPH,    /* an executable one; `card` is a device, `count` when it last ran: pools.c */
+    LEDGER_GRAPH,    /* an executable one; `card` is a device, `count` when it last ran: pooled.c */
 };
 
 struct ledger_entry {
@@ -123,7 +127,10 @@ struct ledger_entry {
     uint32_t count;
 };
 
-bool ledger_add(const struct ledger_entry *entry);
+/* True if the key was there already; what was known of it is then in `stale`. Without memory for a
+ * new entry nothing is written down. */
+bool ledger_put(const struct ledger_entry *entry, struct ledger_entry *stale);
+void ledger_add(const struct ledger_entry *entry);
 bool ledger_find(enum ledger_kind kind, uint64_t key, struct ledger_entry *entry);
 bool ledger_remove(enum ledger_kind kind, uint64_t key, struct ledger_entry *entry);
 /* Adds to an entry's count; true if none is left, and the entry is then removed. */
@@ -179,7 +186,7 @@ void charge_drop(struct charge *charge);
     ({                                                                                             \
         struct ledger_entry entry_;                                                                \
         bool known_ = fence_enter() == FENCE_HELD && take_out(kind, (uint64_t)(key), &entry_);     \
-        CUresult result_ = driver_load(NULL) ? (free) : CUDA_ERROR_NO_DEVICE;                      \
+        CUresult result_ = known_ || driver_load(NULL) ? (free) : CUDA_ERROR_NO_DEVICE;            \
         if (known_)                                                                                \
             given_back(&entry_, result_);                                                          \
         result_;                                                                                   \

@@ -29,11 +29,9 @@ static inline uint64_t shape_of(unsigned gx, unsigned gy, unsigned gz, unsigned 
     ((struct work){                                                                                \
         .key = function_, .shape = shape_, .stream = stream_, .per_thread = per_thread_})
 
-/* Apart, so that the short way needs no stack: it is a look and a jump. */
-#define APART static __attribute__((noinline)) CUresult
-
+/* What is paced is apart, so that the short way needs no stack: it is a look and a jump. */
 #define KERNEL(symbol, is_per_thread)                                                              \
-    APART symbol##_paced(LAUNCH_ARGUMENTS, void **extra)                                           \
+    APART static CUresult symbol##_paced(LAUNCH_ARGUMENTS, void **extra)                           \
     {                                                                                              \
         return PACED(WORK(function, shape_of(gx, gy, gz, bx, by, bz), stream, is_per_thread),      \
                      REAL(symbol)(function, gx, gy, gz, bx, by, bz, shared, stream, arguments,     \
@@ -48,7 +46,7 @@ KERNEL(cuLaunchKernel, false)
 KERNEL(cuLaunchKernel_ptsz, true)
 
 #define COOPERATIVE(symbol, is_per_thread)                                                         \
-    APART symbol##_paced(LAUNCH_ARGUMENTS)                                                         \
+    APART static CUresult symbol##_paced(LAUNCH_ARGUMENTS)                                         \
     {                                                                                              \
         return PACED(WORK(function, shape_of(gx, gy, gz, bx, by, bz), stream, is_per_thread),      \
                      REAL(symbol)(function, gx, gy, gz, bx, by, bz, shared, stream, arguments));   \
@@ -69,8 +67,8 @@ static struct work work_of(const CUlaunchConfig *config, CUfunction function, bo
 }
 
 #define CONFIGURED(symbol, is_per_thread)                                                          \
-    APART symbol##_paced(const CUlaunchConfig *config, CUfunction function, void **arguments,      \
-                         void **extra)                                                             \
+    APART static CUresult symbol##_paced(const CUlaunchConfig *config, CUfunction function,        \
+                                         void **arguments, void **extra)                           \
     {                                                                                              \
         if (!config) /* the driver's business, if there is one */                                  \
             return driver_load(NULL) ? REAL(symbol)(config, function, arguments, extra)            \

@@ -13,15 +13,21 @@
 enum { SHARDS = 16, FIRST_ENTRIES = 256 };
 
 static struct shard {
-    bool locked;
     struct ledger_entry *entries; /* kind 0: empty */
     uint32_t size, count;
-} shards[SHARDS];
+    bool locked;
+} __attribute__((aligned(64))) shards[SHARDS]; /* of a cache line each */
+
+APART static void lock_after_others(struct shard *shard)
+{
+    while (__atomic_exchange_n(&shard->locked, true, __ATOMIC_ACQUIRE))
+        sched_yield(); /* its holder may not be running */
+}
 
 static inline void lock(struct shard *shard)
 {
-    while (unlikely(__atomic_exchange_n(&shard->locked, true, __ATOMIC_ACQUIRE)))
-        sched_yield(); /* its holder may not be running */
+    if (unlikely(__atomic_exchange_n(&shard->locked, true, __ATOMIC_ACQUIRE)))
+        lock_after_others(shard);
 }
 
 static inline void unlock(struct shard *shard)
@@ -38,16 +44,16 @@ static uint64_t hash(uint64_t kind, uint64_t key)
 static struct shard *shard_of(uint64_t hashed) { return &shards[hashed >> 60]; }
 
 /* The entry of that key, or the empty place where it would be. */
-static uint32_t position(const struct shard *shard, uint64_t kind, uint64_t key)
+static inline uint32_t position(const struct shard *shard, uint64_t hashed, uint64_t kind, uint64_t key)
 {
-    uint32_t mask = shard->size - 1, at = hash(kind, key) & mask;
-    while (shard->entries[at].kind &&
-           (shard->entries[at].kind != kind || shard->entries[at].key != key))
+    uint32_t mask = shard->size - 1, at = hashed & mask;
+    const struct ledger_entry *entries = shard->entries;
+    while (entries[at].kind && (entries[at].key != key || entries[at].kind != kind))
         at = (at + 1) & mask;
     return at;
 }
 
-static bool grow(struct shard *shard)
+APART static bool grow(struct shard *shard)
 {
     struct shard larger = *shard;
     larger.size = shard->size ? shard->size * 2 : FIRST_ENTRIES;
@@ -58,7 +64,8 @@ static bool grow(struct shard *shard)
     for (uint32_t i = 0; i < shard->size; i++) {
         const struct ledger_entry *entry = &shard->entries[i];
         if (entry->kind)
-            larger.entries[position(&larger, entry->kind, entry->key)] = *entry;
+            larger.entries[position(&larger, hash(entry->kind, entry->key), entry->kind,
+                                    entry->key)] = *entry;
     }
     if (shard->entries)
         munmap(shard->entries, shard->size * sizeof *shard->entries);
@@ -68,43 +75,55 @@ static bool grow(struct shard *shard)
 }
 
 /* A key that is there already is written over: the driver has just said that it is new. */
-bool ledger_add(const struct ledger_entry *entry)
+bool ledger_put(const struct ledger_entry *entry, struct ledger_entry *stale)
 {
-    struct shard *shard = shard_of(hash(entry->kind, entry->key));
+    uint64_t hashed = hash(entry->kind, entry->key);
+    struct shard *shard = shard_of(hashed);
+    bool known = false;
     lock(shard);
-    bool room = shard->count * 2 < shard->size || grow(shard);
-    if (room) {
-        struct ledger_entry *place = &shard->entries[position(shard, entry->kind, entry->key)];
-        shard->count += !place->kind;
+    if (likely(shard->count * 2 < shard->size || grow(shard))) {
+        struct ledger_entry *place =
+            &shard->entries[position(shard, hashed, entry->kind, entry->key)];
+        known = place->kind;
+        if (unlikely(known))
+            *stale = *place;
+        shard->count += !known;
         *place = *entry;
     }
     unlock(shard);
-    return room;
+    return known;
+}
+
+APART void ledger_add(const struct ledger_entry *entry)
+{
+    struct ledger_entry stale;
+    ledger_put(entry, &stale);
 }
 
 /* Moves later entries of the run into the hole, so that none becomes unreachable. */
 static void close_hole(struct shard *shard, uint32_t hole)
 {
+    struct ledger_entry *entries = shard->entries;
     uint32_t mask = shard->size - 1;
-    for (uint32_t at = (hole + 1) & mask; shard->entries[at].kind; at = (at + 1) & mask) {
-        const struct ledger_entry *entry = &shard->entries[at];
-        uint32_t home = hash(entry->kind, entry->key) & mask;
+    for (uint32_t at = (hole + 1) & mask; unlikely(entries[at].kind); at = (at + 1) & mask) {
+        uint32_t home = hash(entries[at].kind, entries[at].key) & mask;
         if (((at - home) & mask) >= ((at - hole) & mask)) {
-            shard->entries[hole] = *entry;
+            entries[hole] = entries[at];
             hole = at;
         }
     }
-    shard->entries[hole].kind = 0;
+    entries[hole].kind = 0;
     shard->count--;
 }
 
-static bool look(enum ledger_kind kind, uint64_t key, struct ledger_entry *entry, bool remove)
+static inline bool look(enum ledger_kind kind, uint64_t key, struct ledger_entry *entry, bool remove)
 {
-    struct shard *shard = shard_of(hash(kind, key));
+    uint64_t hashed = hash(kind, key);
+    struct shard *shard = shard_of(hashed);
     lock(shard);
-    uint32_t at = shard->size ? position(shard, kind, key) : 0;
+    uint32_t at = likely(shard->size) ? position(shard, hashed, kind, key) : 0;
     bool found = shard->size && shard->entries[at].kind;
-    if (found) {
+    if (likely(found)) {
         *entry = shard->entries[at];
         if (remove)
             close_hole(shard, at);
@@ -125,9 +144,10 @@ bool ledger_remove(enum ledger_kind kind, uint64_t key, struct ledger_entry *ent
 
 bool ledger_count(enum ledger_kind kind, uint64_t key, int32_t more, struct ledger_entry *entry)
 {
-    struct shard *shard = shard_of(hash(kind, key));
+    uint64_t hashed = hash(kind, key);
+    struct shard *shard = shard_of(hashed);
     lock(shard);
-    uint32_t at = shard->size ? position(shard, kind, key) : 0;
+    uint32_t at = shard->size ? position(shard, hashed, kind, key) : 0;
     bool found = shard->size && shard->entries[at].kind;
     bool last = found && !(shard->entries[at].count += (uint32_t)more);
     if (found)

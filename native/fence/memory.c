@@ -1,7 +1,7 @@
 /* Linear memory: cuMemAlloc and its relatives. An unknown pointer is the driver's business. */
 #include "fence.h"
 
-CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes)
+WHOLE CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes)
 {
     struct charge charge;
     CUresult result = charge_begin(&charge, bytes);
@@ -70,7 +70,7 @@ CUresult cuMemAllocPitch(CUdeviceptr_v1 *pointer, unsigned *pitch, unsigned widt
     return charge_end(&charge, result, LEDGER_MEMORY, result ? 0 : *pointer);
 }
 
-CUresult cuMemFree_v2(CUdeviceptr pointer)
+WHOLE CUresult cuMemFree_v2(CUdeviceptr pointer)
 {
     return GIVE_BACK(LEDGER_MEMORY, pointer, REAL(cuMemFree_v2)(pointer));
 }

@@ -132,19 +132,22 @@ int slot_kept(void)
 /* Somebody may have cleared the slot all the same: where a descriptor holds the lock and the program
  * closed it, or where the region was written to by hand. It shows here, at the next allocation, and
  * all that the process has is counted again in a new slot. */
-int slot_mine(void)
+APART static int slot_taken(void)
 {
-    int slot = slot_kept();
-    if (likely(slot >= 0))
-        return slot;
     struct calm calm = calm_begin();
     pthread_mutex_lock(&slots_lock);
-    slot = slot_kept();
+    int slot = slot_kept();
     if (slot < 0)
         slot = take_slot();
     pthread_mutex_unlock(&slots_lock);
     calm_end(calm);
     return slot;
+}
+
+int slot_mine(void)
+{
+    int slot = slot_kept();
+    return likely(slot >= 0) ? slot : slot_taken();
 }
 
 uint64_t slot_owner(void) { return __atomic_load_n(&my_owner, __ATOMIC_RELAXED); }

@@ -20,7 +20,7 @@ static CUresult with_card(int *card)
     return state == FENCE_HELD || state == FENCE_OPEN ? CUDA_SUCCESS : fence_refusal(state);
 }
 
-CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
+WHOLE CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
 {
     int card;
     CUresult result = with_card(&card);

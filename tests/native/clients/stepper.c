@@ -121,6 +121,8 @@ static int kill_all(long stride, const char *mib)
             return 1;
         }
     }
+    close(orders[1]); /* the survivor ends, and what it had is no longer counted */
+    wait(NULL);
     printf("%ld\n", deaths);
     return 0;
 }
