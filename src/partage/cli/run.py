@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import sys
+from typing import TYPE_CHECKING
 
 import click
 
-from partage.cli import asking, names
+from partage.cli import asking
 from partage.core import errors
 from partage.fence import levels
 from partage.local import entries, requests, running
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 _EXAMPLES = """\b
 Examples:
@@ -27,14 +32,14 @@ can never fit, 75 if there was no room in time, 126 and 127 if the program canno
 started or found, 130 if the queue was left by Ctrl-C, 1 for everything else.
 """
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-_DURATION = re.compile(r"(?:\d{1,6}[smhd])+|\d{1,9}", re.ASCII)
+_DURATION = r"(?:[0-9]{1,6}[smhd])+|[0-9]{1,9}"  # not compiled: few write one
 
 
 def _seconds(_context: click.Context, _option: click.Parameter, text: str | None) -> float | None:
     """``10m``, ``1h30m``, ``90``: seconds."""
     if text is None:
         return None
-    if not _DURATION.fullmatch(text):
+    if not re.fullmatch(_DURATION, text):
         raise errors.InputError(
             f"--wait: {text!r} is no time", instead="write for example 90s, 10m or 1h30m"
         )
@@ -42,6 +47,14 @@ def _seconds(_context: click.Context, _option: click.Parameter, text: str | None
         return float(text)
     parts = re.findall(r"(\d+)([smhd])", text)
     return float(sum(int(number) * _UNITS_S[unit] for number, unit in parts))
+
+
+def _programs(
+    context: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    from partage.cli import names  # for a shell that completes, and nobody else
+
+    return names.programs(context, parameter, incomplete)
 
 
 @click.command(
@@ -66,7 +79,7 @@ def _seconds(_context: click.Context, _option: click.Parameter, text: str | None
 @click.option("--no-wait", is_flag=True, help="Fail at once if there is no room.")
 @click.option("--wait", "wait_s", metavar="TIME", callback=_seconds, help="At most so long: 10m.")
 @click.argument(
-    "command", nargs=-1, required=True, type=click.UNPROCESSED, shell_complete=names.programs
+    "command", nargs=-1, required=True, type=click.UNPROCESSED, shell_complete=_programs
 )
 def run(
     *,
@@ -84,8 +97,6 @@ def run(
     code, its signals and its terminal are its own. The share is given back when its last process
     has ended.
     """
-    from partage.cli import run_telling
-
     if name:
         entries.check_name(name)
     if no_wait and wait_s:
@@ -98,4 +109,16 @@ def run(
         fence=levels.Level(fence),
         wait_s=0.0 if no_wait else wait_s,
     )
-    running.run(wanted, run_telling.telling(sys.stderr))
+    running.run(wanted, _note, _telling)
+
+
+def _note(text: str) -> None:
+    """What one should know, and may ignore."""
+    with contextlib.suppress(OSError):
+        click.echo(f"partage: {text}", err=True)
+
+
+def _telling() -> running.Telling:
+    from partage.cli import run_telling  # for those who wait, and nobody else
+
+    return run_telling.telling(sys.stderr)

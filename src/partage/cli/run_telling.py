@@ -12,8 +12,6 @@ import shutil
 import time
 from typing import TextIO
 
-import click
-
 from partage.cli import tables
 from partage.core import demands
 from partage.local import granting, places, reasons, running
@@ -24,13 +22,7 @@ _MOST_HOLDERS = 3
 def telling(out: TextIO) -> running.Telling:
     """Until the program starts, or nothing more is to be waited for."""
     teller = _Live(out) if out.isatty() else _Lines(out)
-    return running.Telling(note, teller.show, out.isatty(), teller.clear)
-
-
-def note(text: str) -> None:
-    """What one should know, and may ignore."""
-    with contextlib.suppress(OSError):
-        click.echo(f"partage: {text}", err=True)
+    return running.Telling(teller.show, out.isatty(), teller.clear)
 
 
 def lines(outcome: granting.Outcome, now_s: float) -> list[str]:

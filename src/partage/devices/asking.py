@@ -9,6 +9,7 @@ needs and cannot have is a DeviceError (``asked``), whose ``reason`` is NVML's n
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -18,11 +19,6 @@ from partage.core import errors
 
 LOST = frozenset({"gpu-is-lost", "not-found", "gpu-not-found"})  # reasons: the card is not there
 
-_REASONS = {
-    code: name.removeprefix("NVML_ERROR_").lower().replace("_", "-")
-    for name, code in vars(pynvml).items()
-    if name.startswith("NVML_ERROR_") and isinstance(code, int)
-}
 _INSTEAD = {
     "library-not-found": "install NVIDIA's driver, which has libnvidia-ml.so.1",
     "driver-not-loaded": "load the driver: `modprobe nvidia`, or reboot after its installation",
@@ -58,7 +54,7 @@ def ecc_errors(handle: Any, kind: int) -> int | None:
 
 def explained(what: str, error: pynvml.NVMLError) -> errors.DeviceError:
     """NVML's error as one for people: what was asked, and what to do."""
-    reason = _REASONS.get(error.value, "unknown")
+    reason = _reasons().get(error.value, "unknown")
     return errors.DeviceError(
         reason, f"{what}: {error}", instead=_INSTEAD.get(reason, "see what `nvidia-smi` says")
     )
@@ -67,3 +63,13 @@ def explained(what: str, error: pynvml.NVMLError) -> errors.DeviceError:
 def text(found: str | bytes) -> str:
     """NVML's texts in structs are bytes, whatever a card wrote there."""
     return found.decode(errors="replace") if isinstance(found, bytes) else found
+
+
+@functools.cache
+def _reasons() -> dict[int, str]:
+    """NVML's names by code, found among the thousands in its module when there is an error."""
+    return {
+        code: name.removeprefix("NVML_ERROR_").lower().replace("_", "-")
+        for name, code in vars(pynvml).items()
+        if name.startswith("NVML_ERROR_") and isinstance(code, int)
+    }

@@ -38,7 +38,7 @@ SHARED_MODE = 0o3770  # what a member makes there belongs to the group, and only
 
 _LONGEST = 480  # bytes of a path, of the 512 that SQLite takes for its files
 _MOUNTS = Path("/proc/self/mountinfo")
-_OCTAL = re.compile(rb"\\([0-3][0-7]{2})")  # how blanks, and a few others, are written there
+_OCTAL = rb"\\([0-3][0-7]{2})"  # how blanks, and a few others, are written there
 _NETWORK = (
     "nfs",
     "cifs",
@@ -148,7 +148,7 @@ def filesystem(path: Path, mounts: Path = _MOUNTS) -> str:
     with contextlib.suppress(OSError):
         for line in mounts.read_bytes().splitlines():
             fields, _, source = line.partition(b" - ")
-            point = Path(os.fsdecode(_OCTAL.sub(_byte, fields.split()[4])))
+            point = Path(os.fsdecode(re.sub(_OCTAL, _byte, fields.split()[4])))
             if nearest.is_relative_to(point) and len(point.parts) >= best:
                 best, kind = len(point.parts), source.split()[0].decode()
     return kind

@@ -22,7 +22,6 @@ from partage.local import (
     sessions,
     simulating,
     starting,
-    waiting,
 )
 
 
@@ -38,16 +37,18 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Telling(msgspec.Struct, frozen=True):
-    """How a person is told: of the ledger that is used, and where he stands in its queue."""
+    """How one who waits is told where he stands in the queue."""
 
-    note: Callable[[str], None]
-    waiting: waiting.Show
+    show: Callable[[granting.Outcome], None]
     live: bool  # whether somebody looks at that all the time
     done: Callable[[], None]  # called when the waiting is over, and once more is no harm
 
 
-def run(wanted: Run, telling: Telling) -> None:
-    """Returns only by an error: this process becomes the program."""
+def run(wanted: Run, note: Callable[[str], None], telling: Callable[[], Telling]) -> None:
+    """Returns only by an error: this process becomes the program.
+
+    ``note`` says what one should know of the ledger; ``telling`` is asked for if one has to wait.
+    """
     if fencing.inside(os.environ) or sessions.fenced(os.environ):
         raise errors.InputError(
             f"this is already a program with a share ({os.environ.get('PARTAGE_NAME', '')})",
@@ -57,7 +58,7 @@ def run(wanted: Run, telling: Telling) -> None:
     level = fencing.check(wanted.fence)
     with sessions.opened(os.environ) as here:
         if not here.place.shared:
-            telling.note(alone(here.place))
+            note(alone(here.place))
         lease, told = _granted(here, wanted, level, telling)
     starting.become(wanted.command, lease, told)
 
@@ -73,7 +74,7 @@ def alone(place: places.Place) -> str:
 
 
 def _granted(
-    here: sessions.Session, wanted: Run, level: levels.Level, telling: Telling
+    here: sessions.Session, wanted: Run, level: levels.Level, telling: Callable[[], Telling]
 ) -> tuple[leases.Lease, dict[str, str]]:
     seen = machine.see(here.driver)
     node = machine.understood(seen, (), here.place).node
@@ -99,13 +100,20 @@ def _awaited(
     wanted: Run,
     lease: leases.Lease,
     outcome: granting.Outcome,
-    telling: Telling,
+    telling: Callable[[], Telling],
 ) -> entries.Entry:
-    if outcome.entry.grant is None and wanted.wait_s == 0:
+    # Most need not wait. For them nothing is loaded that belongs to waiting, and no bell is hung:
+    # the kernel takes some ten milliseconds to take one down.
+    if outcome.entry.grant is not None:
+        return outcome.entry
+    from partage.local import waiting
+
+    if wanted.wait_s == 0:
         raise waiting.too_late(outcome)
+    told = telling()
     watch = waiting.Watch(
-        show=telling.waiting,
-        live=telling.live,
+        show=told.show,
+        live=told.live,
         monotonic=time.monotonic,
         now=time.time,
         deadline_s=None if wanted.wait_s is None else time.monotonic() + wanted.wait_s,
@@ -113,7 +121,7 @@ def _awaited(
     try:
         return waiting.until_granted(here, lease, outcome, watch)
     finally:
-        telling.done()
+        told.done()
 
 
 def _fenced(

@@ -52,7 +52,11 @@ def switch(cards: str, environ: MutableMapping[str, str]) -> None:
 def check(path: Path, environ: Mapping[str, str]) -> None:
     """Refuse a ledger of other cards: simulated grants are none of real cards, and the reverse."""
     now, marked = environ.get(VARIABLE, ""), _marked(path)
-    if marked == (now or None) or (marked is None and not _used(path)):
+    if marked is None:
+        if not _used(path):
+            return
+        marked = _marked(path)  # whoever was first marks it before he uses it, perhaps just now
+    if marked == (now or None):
         return
     instead = f"set {VARIABLE}={marked}" if marked else "go on without simulated cards"
     raise errors.LedgerError(

@@ -1,0 +1,64 @@
+"""``partage run`` is between a person and the program: it loads only what every start needs."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+
+from tests.local.sites import Site
+
+SHARE = ("--memory", "1GiB", "--compute", "30%")
+
+# What other commands need, or others of its own cases: packages with all that is in them.
+_NOT_NEEDED = (
+    "aiohttp",
+    "asyncio",
+    "click.shell_completion",  # for a shell that completes
+    "email",
+    "importlib.metadata",
+    "logging",
+    "prometheus_client",
+    "rich",
+    "ssl",
+    "statistics",
+    "yaml",
+    "partage.agent",
+    "partage.cli.names",
+    "partage.cli.run_telling",  # for those who wait
+    "partage.cli.tables",
+    "partage.devices.measuring",  # for the first on a new machine
+    "partage.dialects",  # for --limits
+    "partage.kube",
+    "partage.local.bells",  # the kernel takes milliseconds to take one down
+    "partage.local.waiting",
+    "partage.scheduler",
+)
+
+
+def _imported(site: Site, *options: object) -> set[str]:
+    """The modules that a run imports before the program starts, as Python itself tells."""
+    done = site.partage("run", *SHARE, *options, "--", "true", env={"PYTHONPROFILEIMPORTTIME": "1"})
+    assert done.returncode == 0, done.stderr
+    return set(re.findall(r"^import time:.*\| +(\S+)$", done.stderr, re.MULTILINE))
+
+
+def test_a_run_that_gets_its_share_at_once_imports_little(site: Site) -> None:
+    """Nine tenths of its start are imports, and nobody sees it when there are more of them."""
+    _imported(site)  # the first one measures what a context costs
+
+    found = _imported(site)
+
+    assert "partage.local.running" in found
+    assert [
+        name
+        for name in sorted(found)
+        for package in _NOT_NEEDED
+        if name == package or name.startswith(f"{package}.")
+    ] == []
+
+
+def test_the_names_are_those_of_modules() -> None:
+    """A module that was renamed would never be found, and the test above say nothing."""
+    ours = [name for name in _NOT_NEEDED if name.startswith("partage.")]
+
+    assert [name for name in ours if importlib.util.find_spec(name) is None] == []
