@@ -38,6 +38,36 @@ def _refused(result: subprocess.CompletedProcess[str]) -> str:
     return result.stderr
 
 
+@pytest.mark.parametrize(
+    ("mistyped", "says"),
+    [
+        *(("rnu", " Did you mean 'run'?"), ("dotcor", " Did you mean 'doctor'?")),
+        *(("RUN", ""), ("frobnicate", ""), ("x\ny", "")),
+    ],
+)
+def test_a_mistyped_command_is_recognized(mistyped: str, says: str) -> None:
+    """As kubectl and git do it; where nothing is near, nothing is guessed."""
+    said = _refused(partage(mistyped))
+
+    assert said == f"partage: No such command {mistyped!r}.{says} See 'partage --help'.\n"
+
+
+def test_guessing_costs_those_who_type_well_nothing() -> None:
+    """What is needed for it is not loaded before."""
+    program = "import sys; from partage.cli import main; sys.exit('difflib' in sys.modules)"
+
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("name", ["top", "demo", "inspect"])
+def test_a_command_in_a_folder_is_a_command(name: str) -> None:
+    """Its help is its own."""
+    result = partage(name, "--help")
+
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.startswith(f"Usage: partage {name} [OPTIONS]")
+
+
 def test_simulate_prints_a_table(tmp_path: pathlib.Path) -> None:
     """One line a policy, and no progress bar where nobody watches."""
     result = partage(
@@ -158,7 +188,9 @@ def test_fit_says_where_every_pod_goes(tmp_path: pathlib.Path) -> None:
 
     result = partage("fit", "-f", manifest, "--node", "n=2x8Gi", "-o", "json")
 
-    decisions = json.loads(result.stdout)
+    said = json.loads(result.stdout)
+    decisions = said["decisions"]
+    assert (said["apiVersion"], said["kind"]) == ("output.partage.dev/v1", "Decisions")
     assert result.returncode == 1
     assert [d["pod"] for d in decisions] == ["binpack-1-0", "binpack-1-1", "binpack-1-2", "p"]
     assert [d["grant"] and d["grant"]["node"] for d in decisions] == ["n", "n", "n", None]
@@ -185,7 +217,7 @@ items:
 
     result = partage("fit", "-f", manifest, "--node", "n=1x8Gi", "-o", "json")
 
-    assert [d["pod"] for d in json.loads(result.stdout)] == ["a-0"]
+    assert [d["pod"] for d in json.loads(result.stdout)["decisions"]] == ["a-0"]
     assert result.stderr == "note: pod a-1 asks for no card, and is left out\n"
     assert result.returncode == 0
 
@@ -196,7 +228,7 @@ def test_fit_reads_standard_input() -> None:
 
     result = partage("fit", "-f", "-", "--node", "n=1x8Gi", "-o", "json", stdin=text)
 
-    assert json.loads(result.stdout)[0]["grant"]["node"] == "n"
+    assert json.loads(result.stdout)["decisions"][0]["grant"]["node"] == "n"
 
 
 def test_a_refusal_is_complete_in_json(tmp_path: pathlib.Path) -> None:
@@ -205,7 +237,7 @@ def test_a_refusal_is_complete_in_json(tmp_path: pathlib.Path) -> None:
 
     result = partage("fit", "-f", manifest, "--node", "n=1x8Gi", "-o", "json")
 
-    refusal = json.loads(result.stdout)[0]["refusal"]
+    refusal = json.loads(result.stdout)["decisions"][0]["refusal"]
     assert refusal["never"] is True
     assert [(s["container"], s["short"]) for s in refusal["shortages"]] == [("c", 1024)]
 
@@ -232,7 +264,7 @@ def test_fit_warns_of_what_has_no_effect(tmp_path: pathlib.Path) -> None:
 
     assert result.returncode == 0
     assert result.stderr.startswith("warning: pod p: spec.containers[0]: tencent.com/vcuda-memory")
-    assert json.loads(result.stdout)[0]["warnings"] == [
+    assert json.loads(result.stdout)["decisions"][0]["warnings"] == [
         result.stderr.removeprefix("warning: pod p: ").rstrip()
     ]
 

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from partage.cli import demo_judging, demo_roles
+from partage.cli.demo import judging, roles
 from partage.core import errors
 from partage.local import views
 from tests.cli import ps_views
 
-TURN = demo_judging.Turn(
+TURN = judging.Turn(
     waiter="serve",
     holder="sweep",
     asked_s=10.0,
@@ -22,14 +22,14 @@ TURN = demo_judging.Turn(
     same_card=True,
 )
 KILLED = msgspec.structs.replace(TURN, waiter="late", holder="serve")
-ASKED = demo_judging.Asked("train", 6144, 4096, demo_judging.OUT_OF_MEMORY)
+ASKED = judging.Asked("train", 6144, 4096, judging.OUT_OF_MEMORY)
 EXITS = {
-    "sweep": demo_judging.Exit(0, 7, 7),
-    "serve": demo_judging.Exit(demo_judging.KILLED, 8, 8),
+    "sweep": judging.Exit(0, 7, 7),
+    "serve": judging.Exit(judging.KILLED, 8, 8),
 }
 
 
-def facts(**other: object) -> demo_judging.Facts:
+def facts(**other: object) -> judging.Facts:
     """A run in which all went well, but for what is said."""
     good = {
         "views": 143,
@@ -41,12 +41,12 @@ def facts(**other: object) -> demo_judging.Facts:
         "exits": EXITS,
         "left": (),
     }
-    return demo_judging.Facts(**(good | other))  # type: ignore[arg-type]
+    return judging.Facts(**(good | other))  # type: ignore[arg-type]
 
 
 def test_a_good_run_keeps_everything() -> None:
     """Each promise with the numbers of this run."""
-    promises = demo_judging.judged(facts())
+    promises = judging.judged(facts())
 
     assert all(promise.kept for promise in promises)
     texts = "\n".join(promise.text for promise in promises)
@@ -59,9 +59,9 @@ def test_a_good_run_keeps_everything() -> None:
 @pytest.mark.parametrize(
     ("broken", "bad"),
     [
-        ("capacity", {"excesses": (demo_judging.Excess("capacity", "card 0"),)}),
-        ("share", {"excesses": (demo_judging.Excess("share", "train"),)}),
-        ("exclusive", {"excesses": (demo_judging.Excess("exclusive", "card 1"),)}),
+        ("capacity", {"excesses": (judging.Excess("capacity", "card 0"),)}),
+        ("share", {"excesses": (judging.Excess("share", "train"),)}),
+        ("exclusive", {"excesses": (judging.Excess("exclusive", "card 1"),)}),
         ("exclusive", {"exclusive": ""}),
         ("out-of-memory", {"asked": None}),
         ("out-of-memory", {"asked": msgspec.structs.replace(ASKED, code="CUDA_SUCCESS")}),
@@ -75,31 +75,31 @@ def test_a_good_run_keeps_everything() -> None:
         ("killed", {"killed": msgspec.structs.replace(KILLED, granted_s=10.9)}),
         ("killed", {"killed": msgspec.structs.replace(KILLED, same_card=False)}),
         ("program", {"exits": {}}),
-        ("program", {"exits": EXITS | {"sweep": demo_judging.Exit(1, 7, 7)}}),
-        ("program", {"exits": EXITS | {"sweep": demo_judging.Exit(0, 7, 9)}}),
-        ("program", {"exits": EXITS | {"serve": demo_judging.Exit(0, 8, 8)}}),
+        ("program", {"exits": EXITS | {"sweep": judging.Exit(1, 7, 7)}}),
+        ("program", {"exits": EXITS | {"sweep": judging.Exit(0, 7, 9)}}),
+        ("program", {"exits": EXITS | {"serve": judging.Exit(0, 8, 8)}}),
         ("left", {"left": ("late",)}),
         ("left", {"left": None}),
     ],
 )
 def test_what_went_wrong_breaks_its_promise(broken: str, bad: dict[str, object]) -> None:
     """That one, and no other."""
-    promises = demo_judging.judged(facts(**bad))
+    promises = judging.judged(facts(**bad))
 
     assert [promise.name for promise in promises if not promise.kept] == [broken]
 
 
 def test_who_saw_nothing_has_kept_nothing() -> None:
     """A story that ended before it began."""
-    assert not any(promise.kept for promise in demo_judging.judged(demo_judging.Facts()))
+    assert not any(promise.kept for promise in judging.judged(judging.Facts()))
 
 
 def test_without_a_second_card_nobody_promises_a_whole_one() -> None:
     """It is left out, not called kept."""
-    names = [promise.name for promise in demo_judging.judged(facts(exclusive=None))]
+    names = [promise.name for promise in judging.judged(facts(exclusive=None))]
 
     assert "exclusive" not in names
-    assert len(names) == len(demo_judging.judged(facts())) - 1
+    assert len(names) == len(judging.judged(facts())) - 1
 
 
 def view(
@@ -120,7 +120,7 @@ def view(
 def wrong(seen: views.View, foreign_mib: int = 0) -> list[str]:
     """Which promises a view breaks, if this was foreign on the first card before."""
     before = {ps_views.FIRST: foreign_mib}
-    return [excess.promise for excess in demo_judging.excesses(seen, before)]
+    return [excess.promise for excess in judging.excesses(seen, before)]
 
 
 def test_a_full_card_is_not_too_much() -> None:
@@ -172,7 +172,7 @@ def test_the_sizes_make_the_story_on_every_card(total_mib: int, foreign_mib: int
     free_mib = total_mib - foreign_mib
     assume(free_mib >= 4096)
     shared = ps_views.card(memory_mib=total_mib, foreign_mib=foreign_mib, free_mib=free_mib)
-    cast = demo_roles.cast(view(cards=(shared,)))
+    cast = roles.cast(view(cards=(shared,)))
     ending, waiting = cast.ending.memory_mib, cast.waiting.memory_mib
     stay = cast.greedy.memory_mib + cast.other.memory_mib
 
@@ -184,15 +184,15 @@ def test_the_sizes_make_the_story_on_every_card(total_mib: int, foreign_mib: int
 
 def test_on_two_cards_that_are_alike_nobody_names_one() -> None:
     """As in the README; where they differ, or others are there, everybody does."""
-    alike = demo_roles.cast(view(cards=(ps_views.card(0), ps_views.card(1))))
-    differ = demo_roles.cast(
+    alike = roles.cast(view(cards=(ps_views.card(0), ps_views.card(1))))
+    differ = roles.cast(
         view(cards=(ps_views.card(0), ps_views.card(1, memory_mib=8192, free_mib=8192)))
     )
 
     assert alike.greedy.options == ("--memory", "4GiB", "--compute", "30%")
-    assert alike.whole == demo_roles.Role("bench", ("--exclusive",), 16384)
+    assert alike.whole == roles.Role("bench", ("--exclusive",), 16384)
     assert differ.greedy.options[-2:] == ("--card", "1")
-    assert differ.whole == demo_roles.Role("bench", ("--exclusive", "--card", "0"), 16384)
+    assert differ.whole == roles.Role("bench", ("--exclusive", "--card", "0"), 16384)
 
 
 def test_a_card_with_a_foreign_process_is_nobodys_own() -> None:
@@ -204,10 +204,10 @@ def test_a_card_with_a_foreign_process_is_nobodys_own() -> None:
         view(cards=(ps_views.card(0), ps_views.card(1))), foreign=(display,)
     )
 
-    assert demo_roles.cast(seen).whole is None
+    assert roles.cast(seen).whole is None
 
 
 def test_cards_that_are_all_ill_are_told() -> None:
     """There is nothing to show."""
     with pytest.raises(errors.DeviceError, match="partage doctor"):
-        demo_roles.cast(view(cards=(ps_views.card(healthy=False),)))
+        roles.cast(view(cards=(ps_views.card(healthy=False),)))

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from partage.cli import demo_starting
+from partage.cli.demo import starting
 from partage.fence import library
 
 PROMISES = (
@@ -124,12 +124,12 @@ def test_the_tables_show_the_programs_while_they_run(
     """Those that are left when one has ended and one was killed; gpushare's table says the same."""
     ps = shown.stdout.partition("$ partage ps\n")[2].partition("\n\nThe same")[0]
     rows = [line.split() for line in ps.splitlines() if " hook " in line]
-    asked = {row[0]: (int(row[2]), int(row[3])) for row in rows}
+    asked = {row[0]: (int(row[2]), row[3]) for row in rows}
     assert asked == {
-        "train": (0, 4096),
-        "notebook": (0, 3072),
-        "late": (0, 8192),
-        "bench": (1, 16384),
+        "train": (0, "4Gi"),
+        "notebook": (0, "3Gi"),
+        "late": (0, "8Gi"),
+        "bench": (1, "16Gi"),
     }
     assert re.search(r"^\S+ +127\.0\.0\.1 +15/16 +16/16 +31/32$", shown.stdout, re.MULTILINE)
 
@@ -234,7 +234,7 @@ def test_a_card_that_is_too_small_is_refused(place: Place) -> None:
 @contextlib.contextmanager
 def _foreign(folder: Path, environment: dict[str, str]) -> Iterator[int]:
     """A program on a card that nobody started by Partage; its process id."""
-    program = shutil.copy(demo_starting.PROGRAM, folder / "foreign.py")
+    program = shutil.copy(starting.PROGRAM, folder / "foreign.py")
     with subprocess.Popen(
         [sys.executable, program],
         env=os.environ | environment,

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 import yaml
 
-from partage.cli import inspection
+from partage.cli.inspect import inspection
 from partage.core import cards, fleet
 from partage.dialects import base, nodes, pods, t9k
 from partage.scheduler import mirror, units

@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterator
 import msgspec
 import pytest
 
-from partage.cli import ps, ps_rows, top_cells
+from partage.cli import ps, ps_rows
+from partage.cli.top import drawing, grid, pages
+from partage.fence import tallies
 from partage.local import views
 from tests.cli import fake_cluster, ps_views, top_terminals
 
@@ -72,31 +74,57 @@ def test_everything_at_once(shown: Shown) -> None:
     heading, cards, tenants, queue, foreign, problems = shown(view)
 
     assert heading == ["lab-1  2 cards  ledger /var/lib/partage/local (shared)"]
-    assert cards[0].split() == list(ps_rows.CARD)
-    assert cards[1].split() == [
-        *("0", "Tesla", "T4", "healthy", "25%", "4100", "4096", "16384", "16384", "31%", "0%", "1")
-    ]
-    assert cards[2].split() == [
-        *("1", "N/A", "healthy", "N/A", "N/A", "0", "-300", "16384", "N/A", "0%", "0")
-    ]
+    assert cards[0].split() == ["CARD", "MODEL", "HEALTH", "MEMORY", "FREE", "COMPUTE"]
+    assert cards[1].split() == ["0", "Tesla", "T4", "healthy", "4/16Gi", "16Gi", "31%"]
+    assert cards[2].split() == ["1", "N/A", "healthy", "-/16Gi", "-300Mi", "N/A"]
     assert tenants[0].split() == [
-        *("NAME", "USER", "CARD", "ASKED(MiB)", "USED(MiB)", "PEAK(MiB)"),
-        *("COMPUTE", "GOT", "FENCE", "AGE"),
+        *("NAME", "USER", "CARD", "ASKED", "USED", "PEAK", "COMPUTE", "FENCE", "AGE")
     ]
     assert tenants[1].split() == [
-        *("train", "alice", "0", "4096", "3900", "4096", "30%", "30%", "hook", "5m30s")
+        *("train", "alice", "0", "4Gi", "3.8Gi", "4Gi", "30/30%", "hook", "5m30s")
     ]
     assert tenants[2].split() == [
-        *("whole", "bob", "N/A", "4096", "N/A", "N/A", "all", "N/A", "starting", "5m30s")
+        *("whole", "bob", "N/A", "4Gi", "N/A", "N/A", "all", "starting", "5m30s")
     ]
-    assert queue[1].split(maxsplit=8)[:4] == ["1", "large", "bob", "5"]
-    assert queue[1].endswith("65s      card 0 has 12288 of 14336 MiB free")
-    assert foreign[1].split() == ["99", "1", "N/A", "300", "N/A"]
+    assert queue[1].split(maxsplit=4) == ["1", "large", "bob", "5", "1 card, 14336 MiB  65s"]
+    assert foreign[1].split() == ["99", "1", "N/A", "300Mi", "N/A"]
     assert problems[1].split(maxsplit=2) == ["program", "whole", "its fence is damaged"]
 
 
+@pytest.mark.parametrize("where", ["in a pipe", "on a terminal"])
+def test_the_table_has_room_in_80_columns(where: str) -> None:
+    """In a pipe, and with its bars on a terminal; nobody wants to read a table that is wrapped."""
+    names = ("train-resnet50-a", "evaluation-night", "sweep-learning-7")
+    tenants = [
+        ps_views.tenant(name, user="longuser", memory_mib=12800, used_bytes=12790 * ps_views.MIB)
+        for name in names
+    ]
+    whole = ps_views.untold("preprocess-video", user="longuser", memory_mib=16384)
+    view = ps_views.view(
+        *(*tenants, whole),
+        cards=tuple(
+            ps_views.card(index, model="NVIDIA A100-SXM4-80GB", used_mib=13000) for index in (0, 1)
+        ),
+        waiting=(ps_views.waiting("waits-for-a-card", user="longuser"),),
+        foreign=(ps_views.foreign(user="longuser", command="python -m ipykernel_launcher"),),
+    )
+    rates = {each.key: tallies.Rate(100.0, 0.0) for each in tenants}
+
+    page = ps_rows.page(view, rates, pages.Form.NARROW)
+    written = drawing.plain(page) if where == "in a pipe" else drawn(page)
+
+    assert all(name in written for name in names)
+    assert max(map(len, written.splitlines())) <= 80
+
+
+def drawn(page: pages.Page) -> str:
+    """As a terminal gets it, without colours."""
+    pen = drawing.Pen("utf-8")
+    return "\n".join(line.plain for block in page.blocks for line in drawing.table(block, pen))
+
+
 def test_wide_tells_more(shown: Shown) -> None:
-    """Numbers of processes, how long launches waited, and the command at the end."""
+    """To the MiB; why one waits, numbers of processes, and the command at the end."""
     _, cards, tenants, queue, foreign = shown(
         ps_views.view(
             ps_views.tenant(), waiting=(ps_views.waiting(),), foreign=(ps_views.foreign(),)
@@ -104,13 +132,21 @@ def test_wide_tells_more(shown: Shown) -> None:
         "wide",
     )
 
-    assert cards[1].split()[-3:] == ["0", "40C", ps_views.FIRST]
+    assert cards[0].split() == [*ps_rows.CARD, *ps_rows.CARD_WIDE]
+    assert cards[1].split() == [
+        *("0", "Tesla", "T4", "healthy", "0%", "0", "0", "16384", "16384", "0%", "0%", "0"),
+        *("0", "40C", ps_views.FIRST),
+    ]
+    assert tenants[1].split()[:10] == [
+        *("train", "alice", "0", "4096", "3900", "4096", "30%", "30%", "hook", "5m30s")
+    ]
     assert tenants[0].split()[-10:] == list(ps_rows.TENANT_WIDE)
     assert tenants[1].split()[-11:] == [
         *("4711", "0", "2", "fixed", "2", "150%", "partage", "token-of-train", ps_views.FIRST),
         *("python", "train.py"),
     ]
     assert queue[0].split()[-3:] == ["PID", "TOKEN", "REASON"]
+    assert queue[1].endswith("card 0 has 12288 of 14336 MiB free")
     assert foreign[1].split() == ["99", "1", "N/A", "300", ps_views.SECOND, "N/A"]
 
 
@@ -187,7 +223,7 @@ def test_names_of_others_do_not_move_the_cursor(shown: Shown) -> None:
 )
 def test_ages_are_told_as_kubectl_does(seconds: float, text: str) -> None:
     """Two units where the smaller one matters."""
-    assert top_cells.age(seconds).text == text
+    assert grid.age(seconds).text == text
 
 
 @pytest.mark.parametrize(
@@ -201,7 +237,33 @@ def test_compute_is_told_as_it_was_asked(
     mode: str, percent: int, ceiling: int | None, text: str
 ) -> None:
     """With its ceiling, where it has one."""
-    assert top_cells.asked(mode, percent, ceiling).text == text
+    assert grid.asked(mode, percent, ceiling).text == text
+
+
+@pytest.mark.parametrize(
+    ("got_percent", "mode", "text"),
+    [
+        *((12.4, "fixed", "12/30%"), (None, "fixed", "-/30%"), (12.4, "burst", "12/30%-80%")),
+        *((None, "none", "all"), (12.4, "none", "12%/all"), (None, "best-effort", "best effort")),
+    ],
+)
+def test_what_one_got_stands_before_what_one_asked(
+    got_percent: float | None, mode: str, text: str
+) -> None:
+    """With one unit; alone where nothing was counted, or no number was asked for."""
+    assert grid.got(got_percent, grid.asked(mode, 30, 80)).text == text
+
+
+@pytest.mark.parametrize(
+    ("amount_mib", "text"),
+    [
+        *((None, "N/A"), (0, "0"), (1, "1Mi"), (1023, "1023Mi"), (1024, "1Gi"), (3900, "3.8Gi")),
+        *((12800, "12.5Gi"), (81920, "80Gi"), (-300, "-300Mi"), (-2048, "-2Gi")),
+    ],
+)
+def test_sizes_are_short(amount_mib: int | None, text: str) -> None:
+    """And say their unit."""
+    assert grid.rounded(grid.number(amount_mib)).text == text
 
 
 @pytest.fixture
@@ -246,6 +308,7 @@ def test_a_terminal_without_utf8_gets_ascii(
     said = terminal(PYTHONIOENCODING="ascii")
 
     assert said.end() == 0, said.said
+    assert "---------- 0/16Gi" in said.said
     assert "----------   0%" in said.said
     assert said.said.isascii()
 
@@ -266,10 +329,10 @@ async def test_the_command_in_a_pipe(tmp_path: pathlib.Path) -> None:
 
 def test_a_bar_is_as_full_as_the_card() -> None:
     """And as grave; without a size there is none."""
-    cells = [top_cells.bar(amount, 100) for amount in (None, 0, 59, 60, 89, 90, 120)]
+    cells = [grid.bar(amount, 100) for amount in (None, 0, 59, 60, 89, 90, 120)]
 
-    faint, good = top_cells.Tone.FAINT, top_cells.Tone.GOOD
-    warning, bad = top_cells.Tone.WARNING, top_cells.Tone.BAD
+    faint, good = grid.Tone.FAINT, grid.Tone.GOOD
+    warning, bad = grid.Tone.WARNING, grid.Tone.BAD
     assert [cell.tone for cell in cells] == [faint, good, good, warning, warning, bad, bad]
     assert [cell.part for cell in cells] == [None, 0, 0.59, 0.6, 0.89, 0.9, 1.2]
-    assert top_cells.bar(5, 0).text == top_cells.UNKNOWN
+    assert grid.bar(5, 0).text == grid.UNKNOWN

@@ -9,12 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich import cells, text
 
-from partage.cli import ps_rows, top_drawing, top_frame, top_history, top_steering
+from partage.cli import ps_rows
+from partage.cli.top import drawing, frames, history, steering
 from partage.local import views
 from tests.cli import ps_views
 
-UTF8, ASCII = top_drawing.Pen("utf-8"), top_drawing.Pen("ascii")
-SIZES = st.builds(top_frame.Size, st.integers(1, 200), st.integers(1, 60))
+UTF8, ASCII = drawing.Pen("utf-8"), drawing.Pen("ascii")
+SIZES = st.builds(frames.Size, st.integers(1, 200), st.integers(1, 60))
 
 
 def machine(tenants: int, waiting: int = 0) -> views.View:
@@ -26,28 +27,26 @@ def machine(tenants: int, waiting: int = 0) -> views.View:
     )
 
 
-def drawn(
-    view: views.View, size: top_frame.Size, *, offset: int = 0, **state: Any
-) -> top_frame.Frame:
+def drawn(view: views.View, size: frames.Size, *, offset: int = 0, **state: Any) -> frames.Frame:
     """A frame of a machine."""
     page = ps_rows.page(view, {})
-    settled = top_steering.settled(top_steering.State(**state), page)
-    return top_frame.frame(page, settled, size, UTF8, offset=offset)
+    settled = steering.settled(steering.State(**state), page)
+    return frames.frame(page, settled, size, UTF8, offset=offset)
 
 
-def words(frame: top_frame.Frame) -> list[str]:
+def words(frame: frames.Frame) -> list[str]:
     """The lines without their styles."""
     return [line.plain for line in frame.lines]
 
 
-def chosen(frame: top_frame.Frame) -> list[text.Text]:
+def chosen(frame: frames.Frame) -> list[text.Text]:
     """The lines in reverse."""
     return [line for line in frame.lines if any("reverse" in str(s.style) for s in line.spans)]
 
 
 @given(SIZES, st.integers(0, 40), st.integers(0, 5), st.integers(0, 80), st.data())
 def test_who_is_selected_is_seen(
-    size: top_frame.Size, tenants: int, waiting: int, offset: int, data: st.DataObject
+    size: frames.Size, tenants: int, waiting: int, offset: int, data: st.DataObject
 ) -> None:
     """On any terminal, from wherever the screen was scrolled to; no line is too long."""
     view = machine(tenants, waiting)
@@ -74,7 +73,7 @@ def test_scrolling_is_no_further_than_needed(
     """The screen is full if there is enough; who is seen below the first line stays where he is."""
     selected = data.draw(st.integers(0, total - 1))
 
-    at = top_frame.scrolled(offset, height, total, (selected, selected), selected)
+    at = frames.scrolled(offset, height, total, (selected, selected), selected)
 
     assert 0 <= at <= max(0, total - height)
     assert at <= selected < at + height
@@ -84,7 +83,7 @@ def test_scrolling_is_no_further_than_needed(
 
 def test_the_ends_show_what_is_beyond() -> None:
     """The cards above the first tenant, the problems below the last."""
-    view, size = machine(30), top_frame.Size(100, 10)
+    view, size = machine(30), frames.Size(100, 10)
     first, *_, last = [line.key for line in ps_rows.page(view, {}).selectable]
 
     assert words(drawn(view, size, selected=first, offset=20))[1].startswith("CARD")
@@ -93,7 +92,7 @@ def test_the_ends_show_what_is_beyond() -> None:
 
 def test_columns_keep_their_names() -> None:
     """When the header is scrolled away it stands in for the first line."""
-    view, size = machine(30), top_frame.Size(100, 10)
+    view, size = machine(30), frames.Size(100, 10)
     keys = [line.key for line in ps_rows.page(view, {}).selectable]
 
     frame = drawn(view, size, selected=keys[15])
@@ -103,16 +102,16 @@ def test_columns_keep_their_names() -> None:
     assert words(frame)[-2].startswith("tenant-015")
 
 
-@given(SIZES, st.sampled_from(top_steering.Mode))
-def test_ascii_is_all_that_some_have(size: top_frame.Size, mode: top_steering.Mode) -> None:
+@given(SIZES, st.sampled_from(steering.Mode))
+def test_ascii_is_all_that_some_have(size: frames.Size, mode: steering.Mode) -> None:
     """Bars, arrows, history and the names of others."""
     view = ps_views.view(ps_views.tenant("tr\u00e4in"), node="h\u00f4te")
     page = ps_rows.page(view, {})
-    history = top_history.History()
-    history.add(page)
-    state = top_steering.State(mode=mode, column=2, wanted="\u00e4")
+    seen = history.History()
+    seen.add(page)
+    state = steering.State(mode=mode, column=2, wanted="\u00e4")
 
-    frame = top_frame.frame(history.shown(page), state, size, ASCII)
+    frame = frames.frame(seen.shown(page), state, size, ASCII)
 
     assert all(line.isascii() for line in words(frame))
 
@@ -121,7 +120,7 @@ def test_wide_characters_keep_the_columns() -> None:
     """A name in Chinese takes two columns for each character."""
     view = ps_views.view(ps_views.tenant("漢字"), ps_views.tenant("ab"))
 
-    lines = words(drawn(view, top_frame.Size(120, 20)))
+    lines = words(drawn(view, frames.Size(120, 20)))
 
     starts = {cells.cell_len(line.partition("alice")[0]) for line in lines if "alice" in line}
     assert len(starts) == 1
@@ -131,9 +130,7 @@ def test_the_heading_says_that_cards_are_simulated() -> None:
     """Where even a small terminal shows it, with the moment and what is wrong."""
     page = ps_rows.page(ps_views.view(simulated=True), {})
 
-    frame = top_frame.frame(
-        page, top_steering.State(), top_frame.Size(200, 9), UTF8, trouble="lost"
-    )
+    frame = frames.frame(page, steering.State(), frames.Size(200, 9), UTF8, trouble="lost")
 
     assert words(frame)[0].startswith("lab-1  2 cards (simulated)")
     assert words(frame)[0].endswith(" (old: lost)")
@@ -141,7 +138,7 @@ def test_the_heading_says_that_cards_are_simulated() -> None:
 
 def test_nobody_there_is_said() -> None:
     """Below the cards."""
-    lines = words(drawn(ps_views.view(), top_frame.Size(100, 20)))
+    lines = words(drawn(ps_views.view(), frames.Size(100, 20)))
 
     assert "Nothing runs under Partage here, and nobody waits." in lines
 
@@ -149,35 +146,68 @@ def test_nobody_there_is_said() -> None:
 @pytest.mark.parametrize(
     ("state", "bottom"),
     [
-        ({}, "h help  q quits"),
-        ({"wanted": "tr"}, "h help  q quits  only /tr"),
-        ({"mode": top_steering.Mode.FILTERING, "wanted": "tr"}, "/tr_"),
+        ({}, "h help  q quits  [ ] move the table"),
+        ({"wanted": "tr"}, "h help  q quits  [ ] move the table  only /tr"),
+        ({"mode": steering.Mode.FILTERING, "wanted": "tr"}, "/tr_"),
         ({"said": "sent\x1b[2J"}, "sent?[2J"),
     ],
 )
 def test_the_bottom_says_what_is_going_on(state: dict[str, Any], bottom: str) -> None:
     """And never moves the cursor."""
-    assert words(drawn(machine(1), top_frame.Size(80, 20), **state))[-1] == bottom
+    assert words(drawn(machine(1), frames.Size(80, 20), **state))[-1] == bottom
+
+
+def test_a_table_with_room_is_not_moved() -> None:
+    """And nobody is told of keys that would do nothing."""
+    frame = drawn(ps_views.view(ps_views.tenant()), frames.Size(200, 20), aside=80)
+
+    assert frame.aside == 0
+    assert words(frame)[-1] == "h help  q quits"
+    assert any(line.startswith("NAME") for line in words(frame))
+
+
+def test_what_was_cut_off_is_seen_aside() -> None:
+    """All rows move alike, and no further than to their end; the heading stays where it is."""
+    view = ps_views.view(ps_views.tenant(), waiting=(ps_views.waiting(),))
+    size = frames.Size(40, 20)
+    before, after = drawn(view, size), drawn(view, size, aside=16)
+    end = drawn(view, size, aside=10_000)
+
+    whole = words(drawn(view, frames.Size(500, 20)))
+    assert words(after)[1:-1] == [line[16:56] for line in whole[1:-1]]
+    assert words(after)[0] == words(before)[0]
+    assert end.aside == max(map(len, whole[1:-1])) - 40
+    assert any(line.endswith("TENANTS") for line in words(end))  # the widest table's last column
+
+
+def test_half_a_character_is_a_blank() -> None:
+    """One in Chinese takes two columns; those behind it stay in theirs."""
+    view, size = ps_views.view(ps_views.tenant("漢字"), ps_views.tenant("ab")), frames.Size(50, 20)
+
+    lines = words(drawn(view, size, aside=3))
+
+    starts = {cells.cell_len(line.partition("alice")[0]) for line in lines if "alice" in line}
+    assert starts == {3}
 
 
 def test_help_tells_every_key() -> None:
     """In place of the page."""
-    frame = drawn(machine(1), top_frame.Size(120, 20), mode=top_steering.Mode.HELPING)
+    frame = drawn(machine(1), frames.Size(120, 20), mode=steering.Mode.HELPING)
 
-    for keys, what in top_steering.HELP:
+    for keys, what in steering.HELP:
         assert any(line.startswith(keys) and line.endswith(what) for line in words(frame))
 
 
 def test_history_is_what_was_seen() -> None:
     """Of each card, the newest last; bars and history come first, for small terminals."""
-    history = top_history.History()
+    seen = history.History()
     for percent in (0, 50, None, 100):
         page = ps_rows.page(
             ps_views.view(cards=(ps_views.card(0, utilization_percent=percent),)), {}
         )
-        history.add(page)
+        seen.add(page)
 
-    shown = history.shown(page).cards
+    shown = seen.shown(page).cards
 
     assert shown.header[:4] == ("CARD", "MEMORY", "COMPUTE", "LATELY")
     assert sorted(shown.header) == sorted((*ps_rows.CARD, "LATELY"))

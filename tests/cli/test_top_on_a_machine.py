@@ -123,6 +123,22 @@ def test_arrows_move_and_columns_sort(shared: Machine) -> None:
     given_back(terminal)
 
 
+def test_brackets_move_what_is_cut_off(shared: Machine) -> None:
+    """On a terminal of 60 columns a program's age is reached, and its name again."""
+    terminal = shared.top(size=(60, 30))
+    terminal.frame_with("small", "[ ] move the table", without="AGE")
+
+    terminal.press(b"]" * 5)
+    terminal.frame_with("AGE", without="small")
+    terminal.press(b"[")
+    terminal.frame_with("2 cards (simulated)")
+    terminal.press(b"\x01")
+    terminal.frame_with("small", without="AGE")
+
+    terminal.press(b"q")
+    assert terminal.end() == 0, terminal.said
+
+
 @pytest.mark.parametrize("answer", [b"n", b"\r", b"\x1b", b"q", b" "])
 def test_whatever_is_not_y_is_no(shared: Machine, answer: bytes) -> None:
     """Nothing is sent, and the program goes on."""
@@ -287,10 +303,10 @@ def test_being_stopped_gives_the_terminal_back_for_a_while(machine: Machine) -> 
 
 _BROKEN = """
 from rich import console
-from partage.cli import top_looks, top_screen
+from partage.cli.top import looks, screen
 from tests.cli import ps_views
-looks = iter([ps_views.view()])
-top_screen.show(top_looks.of_machine(lambda: next(looks)), console.Console())
+views = iter([ps_views.view()])
+screen.show(looks.of_machine(lambda: next(views)), console.Console())
 """
 
 

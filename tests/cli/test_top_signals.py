@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 import pytest
 
-from partage.cli import top_members, top_pages, top_signals
+from partage.cli.top import members, pages, signals
 from tests import leaving_out
 
 TIMEOUT_S = 30
@@ -51,9 +51,9 @@ def lease(tmp_path: pathlib.Path) -> Iterator[int]:
 
 
 @pytest.fixture
-def target(tmp_path: pathlib.Path) -> top_pages.Target:
+def target(tmp_path: pathlib.Path) -> pages.Target:
     """A tenant of this user that was granted something now."""
-    return top_pages.Target(
+    return pages.Target(
         name="train",
         user="alice",
         uid=os.geteuid(),
@@ -64,9 +64,9 @@ def target(tmp_path: pathlib.Path) -> top_pages.Target:
     )
 
 
-def aimed(target: top_pages.Target, **changes: object) -> top_signals.Aim:
+def aimed(target: pages.Target, **changes: object) -> signals.Aim:
     """At a tenant with other processes."""
-    return top_signals.Aim(msgspec.structs.replace(target, **changes), signal.SIGTERM)
+    return signals.Aim(msgspec.structs.replace(target, **changes), signal.SIGTERM)
 
 
 def granted(process: subprocess.Popen[bytes]) -> dict[str, object]:
@@ -74,7 +74,7 @@ def granted(process: subprocess.Popen[bytes]) -> dict[str, object]:
     return {"pid": process.pid, "since": time.time()}
 
 
-def test_the_program_is_ended(started: Started, target: top_pages.Target) -> None:
+def test_the_program_is_ended(started: Started, target: pages.Target) -> None:
     """Once it was asked for, and not before."""
     program = started()
     with contextlib.closing(aimed(target, **granted(program))) as aim:
@@ -86,7 +86,7 @@ def test_the_program_is_ended(started: Started, target: top_pages.Target) -> Non
     assert program.wait(TIMEOUT_S) == -signal.SIGTERM
 
 
-def test_children_are_ended_with_it(started: Started, target: top_pages.Target) -> None:
+def test_children_are_ended_with_it(started: Started, target: pages.Target) -> None:
     """By descent: the fence says who they are, the kernel whose child they are."""
     program = started("/bin/sh", "-c", PARENT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert program.stdout is not None
@@ -102,7 +102,7 @@ def test_children_are_ended_with_it(started: Started, target: top_pages.Target) 
 
 
 def test_an_orphan_is_known_by_its_lease(
-    started: Started, target: top_pages.Target, lease: int
+    started: Started, target: pages.Target, lease: int
 ) -> None:
     """The program has ended, and its id means nothing any more."""
     ended = started("/bin/true")
@@ -117,20 +117,20 @@ def test_an_orphan_is_known_by_its_lease(
 
 
 def test_whoever_only_looks_at_a_lease_is_not_its_tenant(
-    started: Started, target: top_pages.Target, lease: int
+    started: Started, target: pages.Target, lease: int
 ) -> None:
     """`partage ps` of anybody has it open for a moment."""
     looking = os.open(target.lease, os.O_RDONLY)
     reader = started(pass_fds=(looking,))
     os.close(looking)
 
-    assert not top_members.belongs(reader.pid, target)
-    with pytest.raises(top_signals.CannotSignal, match="no process of train is known"):
+    assert not members.belongs(reader.pid, target)
+    with pytest.raises(signals.CannotSignal, match="no process of train is known"):
         aimed(target, processes=(reader.pid,))
     assert reader.poll() is None
 
 
-def test_a_tenant_cannot_name_a_stranger(started: Started, target: top_pages.Target) -> None:
+def test_a_tenant_cannot_name_a_stranger(started: Started, target: pages.Target) -> None:
     """A process that it claims, but that neither descends from it nor has its lease."""
     program, stranger = started(), started()
 
@@ -142,31 +142,31 @@ def test_a_tenant_cannot_name_a_stranger(started: Started, target: top_pages.Tar
     assert stranger.poll() is None
 
 
-def test_an_id_that_came_again_is_somebody_else(started: Started, target: top_pages.Target) -> None:
+def test_an_id_that_came_again_is_somebody_else(started: Started, target: pages.Target) -> None:
     """A program cannot have started after it was granted something."""
     later = started()
 
-    with pytest.raises(top_signals.CannotSignal):
+    with pytest.raises(signals.CannotSignal):
         aimed(target, pid=later.pid, since=time.time() - 100)
     assert later.poll() is None
 
 
-def test_a_program_runs_as_its_user(started: Started, target: top_pages.Target) -> None:
+def test_a_program_runs_as_its_user(started: Started, target: pages.Target) -> None:
     """A lease that names a process of another user does not lead root to it."""
     other = started()
 
-    with pytest.raises(top_signals.CannotSignal):
+    with pytest.raises(signals.CannotSignal):
         aimed(target, **granted(other), uid=os.geteuid() + 1)
 
 
 @pytest.mark.parametrize("pid", [-1, 0, 1])
-def test_some_ids_are_nobodys(target: top_pages.Target, pid: int) -> None:
+def test_some_ids_are_nobodys(target: pages.Target, pid: int) -> None:
     """Zero and less would be groups of processes, and one is init."""
-    with pytest.raises(top_signals.CannotSignal):
+    with pytest.raises(signals.CannotSignal):
         aimed(target, pid=pid, uid=0, since=time.time(), processes=(pid,))
 
 
-def test_a_process_that_ends_before_the_answer(started: Started, target: top_pages.Target) -> None:
+def test_a_process_that_ends_before_the_answer(started: Started, target: pages.Target) -> None:
     """Its id may be another's by then; what was opened is still the old one."""
     program = started()
     with contextlib.closing(aimed(target, **granted(program))) as aim:
@@ -177,7 +177,7 @@ def test_a_process_that_ends_before_the_answer(started: Started, target: top_pag
 
 
 def test_a_process_that_ended_but_was_not_waited_for(
-    started: Started, target: top_pages.Target
+    started: Started, target: pages.Target
 ) -> None:
     """It is still in the list of processes, and is not asked about."""
     program = started()
@@ -186,12 +186,12 @@ def test_a_process_that_ended_but_was_not_waited_for(
     program.kill()
     assert _ends(handle)
 
-    with pytest.raises(top_signals.CannotSignal):
+    with pytest.raises(signals.CannotSignal):
         aimed(target, **since)
 
 
 def test_many_processes_are_not_all_named(
-    started: Started, target: top_pages.Target, lease: int
+    started: Started, target: pages.Target, lease: int
 ) -> None:
     """The question fits on a line."""
     pids = tuple(started(pass_fds=(lease,)).pid for _ in range(5))
@@ -200,13 +200,13 @@ def test_many_processes_are_not_all_named(
         assert f"(pids {pids[0]}, {pids[1]}, {pids[2]} and 2 more, alice)" in aim.question
 
 
-def test_no_handle_is_left_open(started: Started, target: top_pages.Target) -> None:
+def test_no_handle_is_left_open(started: Started, target: pages.Target) -> None:
     """After many questions, answered or not."""
     program = started()
     before = _handles()
     for _ in range(20):
         aimed(target, processes=(os.getppid(),), **granted(program)).close()
-        with pytest.raises(top_signals.CannotSignal):
+        with pytest.raises(signals.CannotSignal):
             aimed(target, pid=os.getppid(), uid=-1)
 
     assert _handles() == before
@@ -214,11 +214,11 @@ def test_no_handle_is_left_open(started: Started, target: top_pages.Target) -> N
 
 _AS_NOBODY = """
 import os, signal, sys, time
-from partage.cli import top_pages, top_signals
+from partage.cli.top import pages, signals
 os.setresuid({nobody}, {nobody}, {nobody})
-target = top_pages.Target(name="train", user="root", uid=0, pid=int(sys.argv[1]), processes=(),
+target = pages.Target(name="train", user="root", uid=0, pid=int(sys.argv[1]), processes=(),
                           since=time.time(), lease="/nowhere")
-print(top_signals.Aim(target, signal.SIGKILL).send())
+print(signals.Aim(target, signal.SIGKILL).send())
 """
 
 

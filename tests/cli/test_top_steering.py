@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partage.cli import ps_rows, top_pages, top_steering
-from partage.cli.top_steering import Act, Mode, State
+from partage.cli import ps_rows
+from partage.cli.top import pages, steering
+from partage.cli.top.steering import Act, Mode, State
 from partage.local import views
 from tests.cli import ps_views
 from tests.cli.ps_views import MIB
@@ -17,10 +18,11 @@ NAMES = ("a", "b", "c", "d")
 KEYS = [
     *("up", "down", "left", "right", "page up", "page down", "home", "end", "escape", "enter"),
     *("backspace", "j", "k", ",", ".", "r", "/", "h", "?", "T", "K", "I", "y", "Y", "n", "x"),
+    *("[", "]", "ctrl-a"),
 ]
 
 
-def page(*names: str, waiting: tuple[views.WaitingView, ...] = ()) -> top_pages.Page:
+def page(*names: str, waiting: tuple[views.WaitingView, ...] = ()) -> pages.Page:
     """A machine with these tenants; each uses more than the one before."""
     tenants = (
         ps_views.tenant(name, used_bytes=i * MIB, granted_at=ps_views.NOW_S - i)
@@ -29,25 +31,25 @@ def page(*names: str, waiting: tuple[views.WaitingView, ...] = ()) -> top_pages.
     return ps_rows.page(ps_views.view(*tenants, waiting=waiting), {})
 
 
-def after(keys: list[str], shown: top_pages.Page, state: State | None = None) -> State:
+def after(keys: list[str], shown: pages.Page, state: State | None = None) -> State:
     """The state after these keys, none of which does anything to the world."""
     state = state or State()
     for key in keys:
-        seen = top_steering.shown(state, shown)
-        state, act = top_steering.pressed(top_steering.settled(state, seen), key, seen, LEAP)
+        seen = steering.shown(state, shown)
+        state, act = steering.pressed(steering.settled(state, seen), key, seen, LEAP)
         assert act is Act.NOTHING
-    return top_steering.settled(state, top_steering.shown(state, shown))
+    return steering.settled(state, steering.shown(state, shown))
 
 
-def chosen(state: State, shown: top_pages.Page) -> str | None:
+def chosen(state: State, shown: pages.Page) -> str | None:
     """The name of whom is selected."""
-    line = top_steering.selected(state, top_steering.shown(state, shown))
+    line = steering.selected(state, steering.shown(state, shown))
     return line.cells[0].text if line else None
 
 
-def names(state: State, shown: top_pages.Page) -> list[str]:
+def names(state: State, shown: pages.Page) -> list[str]:
     """The tenants as they are shown."""
-    return [line.cells[0].text for line in top_steering.shown(state, shown).tenants.lines]
+    return [line.cells[0].text for line in steering.shown(state, shown).tenants.lines]
 
 
 @pytest.mark.parametrize(
@@ -80,14 +82,14 @@ def test_who_is_selected_stays_selected() -> None:
     """Whoever comes, goes, or is sorted elsewhere."""
     state = after(["down", "down"], page(*NAMES))
     for more in (page("x", *NAMES), page("c"), page(*reversed(NAMES))):
-        assert chosen(top_steering.settled(state, more), more) == "c"
+        assert chosen(steering.settled(state, more), more) == "c"
     assert chosen(after(["right", "r"], page(*NAMES), state), page(*NAMES)) == "c"
 
 
 def test_the_selection_goes_with_whom_it_was() -> None:
     """No neighbour is selected in his place; the next arrow goes on from there."""
     less = page("a", "b", "d")
-    state = top_steering.settled(after(["down", "down"], page(*NAMES)), less)
+    state = steering.settled(after(["down", "down"], page(*NAMES)), less)
 
     assert chosen(state, less) is None
     assert chosen(after(["down"], less, state), less) == "b"
@@ -126,6 +128,18 @@ def test_numbers_begin_with_the_largest_and_names_with_a(column: str, order: str
         assert names(after(["r"], shown, state), shown) == list(reversed(order))
 
 
+@pytest.mark.parametrize(
+    ("keys", "aside"),
+    [
+        *((["["], 0), (["]"], 8), (["]", "]", "["], 8), (["]", "]", "ctrl-a"], 0)),
+        (["]", "home", "right"], 8),  # these select and sort
+    ],
+)
+def test_brackets_move_the_table(keys: list[str], aside: int) -> None:
+    """Not to the left of its beginning."""
+    assert after(keys, page(*NAMES)).aside == aside
+
+
 def test_what_nobody_can_tell_is_sorted_last() -> None:
     """In either direction."""
     view = ps_views.view(ps_views.untold("a"), ps_views.tenant("b"), ps_views.tenant("c"))
@@ -140,7 +154,7 @@ def test_what_nobody_can_tell_is_sorted_last() -> None:
 def test_sorting_loses_nobody(order: list[str], column: int, descending: bool) -> None:
     """And keeps the columns."""
     shown = page(*order)
-    found = top_pages.ordered(shown, column, descending=descending)
+    found = pages.ordered(shown, column, descending=descending)
 
     assert sorted(line.key for line in found.tenants.lines) == sorted(
         line.key for line in shown.tenants.lines
@@ -155,7 +169,7 @@ def test_a_filter_is_typed() -> None:
 
     assert (typing.mode, typing.wanted) == (Mode.FILTERING, "TR")
     assert names(typing, shown) == ["train"]
-    assert len(top_steering.shown(typing, shown).selectable) == 2
+    assert len(steering.shown(typing, shown).selectable) == 2
     assert names(after(["/", "a", "l", "i", "c"], shown), shown) == ["quick", "train"]
     assert after(["enter"], shown, typing).mode is Mode.BROWSING
     assert names(after(["enter", "down"], shown, typing), shown) == ["train"]
@@ -176,13 +190,13 @@ def test_help_is_left_by_any_key(key: str) -> None:
 @pytest.mark.parametrize("key", ["q", "Q", "interrupt", "end of input"])
 def test_quitting(key: str) -> None:
     """By a key, and by what ends the input."""
-    assert top_steering.pressed(State(), key, page(), LEAP)[1] is Act.QUIT
+    assert steering.pressed(State(), key, page(), LEAP)[1] is Act.QUIT
 
 
 @pytest.mark.parametrize("mode", Mode)
 def test_an_interrupt_quits_everywhere(mode: Mode) -> None:
     """Also while something is asked."""
-    assert top_steering.pressed(State(mode=mode), "interrupt", page(), LEAP)[1] is Act.QUIT
+    assert steering.pressed(State(mode=mode), "interrupt", page(), LEAP)[1] is Act.QUIT
 
 
 @given(st.lists(st.sampled_from(KEYS), max_size=40))
@@ -190,11 +204,11 @@ def test_only_y_sends(keys: list[str]) -> None:
     """Whatever was pressed before: a signal is sent by y, right after the question."""
     shown, state, asked = page(*NAMES), State(), False
     for key in keys:
-        seen = top_steering.shown(state, shown)
-        state, act = top_steering.pressed(top_steering.settled(state, seen), key, seen, LEAP)
+        seen = steering.shown(state, shown)
+        state, act = steering.pressed(steering.settled(state, seen), key, seen, LEAP)
         assert (act is Act.SEND) == (asked and key in ("y", "Y"))
         assert (act is Act.DROP) == (asked and key not in ("y", "Y"))
         asked = act is Act.ASK
         if asked:
-            assert state.signal is top_steering.SIGNALS[key]
-            state = top_steering.asked(state, "?")
+            assert state.signal is steering.SIGNALS[key]
+            state = steering.asked(state, "?")

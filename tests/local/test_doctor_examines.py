@@ -81,7 +81,9 @@ def test_programs_read_the_same(site: sites.Site) -> None:
     """Each with object, status, text and remedy."""
     done = site.partage("doctor", "-o", "json")
 
-    rows = json.loads(done.stdout)["findings"]
+    said = json.loads(done.stdout)
+    rows = said["findings"]
+    assert (said["apiVersion"], said["kind"]) == ("output.partage.dev/v1", "Examination")
     assert {frozenset(row) for row in rows} == {frozenset({"object", "status", "text", "remedy"})}
     assert all(row["remedy"] for row in rows if row["status"] != "ok")
 

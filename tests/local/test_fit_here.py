@@ -21,6 +21,7 @@ def _fit(site: Site, *options: object) -> tuple[int, list[str]]:
 def _fit_json(site: Site, *options: object) -> dict[str, Any]:
     done = site.partage("fit", *options, "-o", "json")
     found: dict[str, Any] = json.loads(done.stdout)
+    assert (found["apiVersion"], found["kind"]) == ("output.partage.dev/v1", "Prospect")
     assert done.returncode == (0 if found["fits"] else 1)
     return found
 

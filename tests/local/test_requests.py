@@ -160,10 +160,14 @@ def test_options_become_a_demand(options: dict[str, Any], expected: dict[str, An
             "--limits: aliyun.com/gpu-mem is there twice; write it once",
         ),
         ({"limits": ("cpu=3",)}, "--limits: no dialect knows cpu; write for example aliyun.com/"),
-        ({"limits": ("aliyun.com/gpu-mem=4Gi",)}, "limits[aliyun.com/gpu-mem]: "),
+        ({"limits": ("nvidia.com/gpumem=oops",)}, "--limits nvidia.com/gpumem=oops: 'oops' is not"),
+        (
+            {"limits": ("aliyun.com/gpu-mem=3,nvidia.com/gpumem=2",)},
+            "in other words (--limits aliyun.com/gpu-mem=3); use one family of names in a program",
+        ),
         (
             {"limits": ("tke.cloud.tencent.com/qgpu-core=33,tke.cloud.tencent.com/qgpu-memory=1",)},
-            "limits[tke.cloud.tencent.com/qgpu-core]: 33 is not a multiple of 5; write 30 or 35",
+            "--limits tke.cloud.tencent.com/qgpu-core=33: 33 is not a multiple of 5; write 30 or",
         ),
         ({"limits": ("partage.dev/memory=1",)}, "there is no such resource; write partage.dev/"),
     ],

@@ -242,6 +242,7 @@ def test_it_is_told_as_json(site: Site) -> None:
     site.holding("--memory", "2GiB", *FIRST, "--name", "train")
     done = site.partage("resize", "train", "--memory", "3GiB", "--compute", "30", "-o", "json")
     found = json.loads(done.stdout)
+    assert (found["apiVersion"], found["kind"]) == ("output.partage.dev/v1", "Resize")
     assert found["name"] == "train"
     assert found["held"] is True
     shares = [found[when]["shares"][0] for when in ("before", "after")]

@@ -106,6 +106,7 @@ def test_once_more_is_no_harm(folder: pathlib.Path) -> None:
     done = setup(place, "-o", "json")
 
     said = json.loads(done.stdout)
+    assert (said["apiVersion"], said["kind"]) == ("output.partage.dev/v1", "Setup")
     assert (said["state"], said["group"]) == (str(place), GROUP)
     assert {step["result"] for step in said["steps"]} == {"already there"}
     assert len(said["steps"]) == 1 + len(MODES)

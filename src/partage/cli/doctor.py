@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 
 import click
-import msgspec
 
-from partage.cli import tables
+from partage.cli import objects, tables
 from partage.local import findings
 
 _EXAMPLES = """\b
@@ -38,8 +37,7 @@ def doctor(context: click.Context, /, *, output: str) -> None:
     sessions.unfence(os.environ)
     found = examining.examine(os.environ)
     if output == "json":
-        said = msgspec.json.encode({"findings": found})
-        click.echo(msgspec.json.format(said, indent=2))
+        click.echo(objects.written("Examination", {"findings": found}))
     else:
         _show(found)
     context.exit(int(any(each.status is findings.Status.PROBLEM for each in found)))

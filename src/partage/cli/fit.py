@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 
 import click
-import msgspec
 
-from partage.cli import asking, decisions, fit_here, manifests, tables
+from partage.cli import asking, decisions, fit_here, manifests, objects, tables
 from partage.core import cards, demands, errors, fleet, quantities
 from partage.dialects import pods
 from partage.local import requests
@@ -152,7 +151,7 @@ def _refused(text: str, what: str, instead: str) -> errors.InputError:
 
 
 def _json(made: list[decisions.Decision]) -> str:
-    return msgspec.json.format(msgspec.json.encode(made), indent=2).decode()
+    return objects.written("Decisions", {"decisions": made})
 
 
 def _table(made: list[decisions.Decision]) -> str:

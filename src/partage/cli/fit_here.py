@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 
 import click
-import msgspec
 
+from partage.cli import objects
 from partage.local import prospects, requests, sessions
 
 
@@ -15,7 +15,7 @@ def answer(wishes: requests.Wishes, output: str) -> bool:
     with sessions.opened(os.environ) as here:
         found = prospects.prospect(here, wishes)
     if output == "json":
-        click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
+        click.echo(objects.written("Prospect", found))
     else:
         click.echo("\n".join(lines(found)))
     return found.fits

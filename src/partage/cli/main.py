@@ -34,7 +34,11 @@ _COMMANDS = {
 
 
 class _Commands(click.Group):
-    """A group whose members are modules of this package, each with a command of its own name."""
+    """A group whose members are modules or folders of this package, each named like its command.
+
+    A folder's command is in its module ``command``: what else is in there can then be imported
+    without it.
+    """
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
@@ -48,8 +52,26 @@ class _Commands(click.Group):
         if cmd_name not in _COMMANDS:
             return None
         module = importlib.import_module(f"partage.cli.{cmd_name}")
+        if hasattr(module, "__path__"):
+            module = importlib.import_module(f"partage.cli.{cmd_name}.command")
         command: click.Command = getattr(module, cmd_name)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Who mistypes a command is told which one it may have been."""
+        name = args[0]
+        if name not in _COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
+            raise click.UsageError(f"No such command {name!r}.{_meant(name)}", ctx)
+        return super().resolve_command(ctx, args)
+
+
+def _meant(mistyped: str) -> str:
+    import difflib
+
+    near = difflib.get_close_matches(mistyped, _COMMANDS, n=1)
+    return f" Did you mean {near[0]!r}?" if near else ""
 
 
 def _simulated(_context: click.Context, _option: click.Parameter, cards: str | None) -> None:

@@ -7,14 +7,14 @@ from collections.abc import Callable
 
 import click
 
-from partage.cli import top_looks, top_printing
+from partage.cli.top import looks, pages, printing
 from partage.local import views
 
 _APART_S = 0.5
 _EPILOG = """\b
 Examples:
   partage ps                        cards, tenants, the queue
-  partage ps -o wide                process ids, commands, uuids
+  partage ps -o wide                in MiB; why one waits, process ids, commands, uuids
   partage ps | grep alice
   partage ps -o json | jq '.tenants[] | select(.refused > 0) | .name'
 """
@@ -31,7 +31,8 @@ Examples:
 def ps(*, output: str) -> None:
     """Show the cards of this machine, who has a share of them, and who waits for one.
 
-    GOT is the time of the card in the last half second. N/A is what nobody can tell.
+    COMPUTE of a program is the time of the card in the last half second, and what it asked for.
+    N/A is what nobody can tell.
     """
     from partage.local import viewing
 
@@ -41,5 +42,5 @@ def ps(*, output: str) -> None:
 
 def show(taken: Callable[[], views.View], output: str, *, wait: Callable[[float], object]) -> None:
     """Print it; ``wait`` lets time pass between two views."""
-    look = top_looks.twice(top_looks.of_machine(taken), wait=wait, apart_s=_APART_S)
-    top_printing.show(look, output)
+    look = looks.twice(looks.of_machine(taken), wait=wait, apart_s=_APART_S)
+    printing.show(look, output, pages.Form.WIDE if output == "wide" else pages.Form.NARROW)

@@ -6,9 +6,8 @@ import os
 from typing import Any
 
 import click
-import msgspec
 
-from partage.cli import names
+from partage.cli import names, objects
 from partage.core import errors, grants
 
 _EXAMPLES = """\b
@@ -43,7 +42,7 @@ def resize(*, memory: str | None, compute: str | None, output: str, name: str) -
     with sessions.opened(os.environ) as here:
         resized = resizing.resize(here, name, changes)
     if output == "json":
-        click.echo(msgspec.json.format(msgspec.json.encode(resized), indent=2).decode())
+        click.echo(objects.written("Resize", resized))
         return
     for old, new in zip(resized.before.shares, resized.after.shares, strict=True):
         click.echo(f"{name}: card {new.index}: {_text(old)} -> {_text(new)}")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
-import msgspec
 
+from partage.cli import objects
 from partage.local import places
 
 _EXAMPLES = """\b
@@ -48,8 +48,8 @@ def setup(*, group: str, state: Path, users: tuple[str, ...], output: str) -> No
     path = state.absolute()
     steps = setting_up.set_up(path, group, users)
     if output == "json":
-        said = msgspec.json.encode({"state": str(path), "group": group, "steps": steps})
-        click.echo(msgspec.json.format(said, indent=2))
+        done = {"state": str(path), "group": group, "steps": steps}
+        click.echo(objects.written("Setup", done))
         return
     for step in steps:
         click.echo(f"{step.object}: {step.result}" + (f" ({step.text})" if step.text else ""))

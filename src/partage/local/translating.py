@@ -6,7 +6,8 @@ dialects take their time to load.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -16,15 +17,18 @@ from partage.local import entries
 
 _SETTINGS = base.Settings()
 _POD = "program"  # pods and containers must have a name
+_FIELD = re.compile(r"spec\.containers\[0\](?:\.resources\.limits\[([^\]]*)\])?")
+_WHO = re.compile(r"\b(the|a) pod\b")
 
 
 def demand(limits: Sequence[str]) -> demands.PodDemand:
     """What limits such as ``aliyun.com/gpu-mem=3`` ask for, as those of a container."""
-    pod = _pod(_amounts(limits))
+    amounts = _amounts(limits)
+    pod = _pod(amounts)
     try:
         asked = registry.demand(pod, _SETTINGS)
     except errors.DemandError as error:
-        raise errors.InputError(f"--limits: {error.what}", instead=error.instead) from error
+        raise _refused(error, amounts) from error
     if asked is None:
         raise errors.InputError(
             f"--limits: no dialect knows {', '.join(pods.resources(pod))}",
@@ -41,6 +45,23 @@ def environment(
 ) -> dict[str, str]:
     """The variables of the system in whose words it was asked for."""
     return registry.environment(grant, container, node, _SETTINGS)
+
+
+def _refused(error: errors.DemandError, amounts: Mapping[str, str]) -> errors.InputError:
+    """The same of what was written here: nobody who wrote limits knows of a pod."""
+
+    def here(text: str) -> str:
+        return _WHO.sub(rf"\1 {_POD}", _FIELD.sub(_written(amounts), text))
+
+    return errors.InputError(here(error.what), instead=here(error.instead))
+
+
+def _written(amounts: Mapping[str, str]) -> Callable[[re.Match[str]], str]:
+    def option(field: re.Match[str]) -> str:
+        name = field[1]
+        return f"--limits {name}={amounts[name]}" if name in amounts else "--limits"
+
+    return option
 
 
 def _held(demand: demands.Demand) -> demands.Demand:

@@ -1,7 +1,7 @@
 """Cells: what is written in the tables of ``partage top`` and ``partage ps``, and how grave it is.
 
 What nobody can tell is ``N/A``. What others wrote is passed on without what would move the cursor.
-How cells get to a screen or into a pipe is told in :mod:`partage.cli.top_drawing`.
+How cells get to a screen or into a pipe is told in :mod:`partage.cli.top.drawing`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from partage.core.quantities import MIB
 from partage.fence import limits
 
 UNKNOWN = "N/A"
+_UNTOLD = "-"  # the same, where it is a part of a cell
+_GIB_MIB = 1024
 
 
 class Tone(enum.Enum):
@@ -67,6 +69,23 @@ def mib(amount_bytes: int | None) -> Cell:
     return number(None if amount_bytes is None else -(-amount_bytes // MIB))
 
 
+def rounded(cell: Cell) -> Cell:
+    """The same amount of MiB in a few characters, with its unit."""
+    if cell.rank is None:
+        return cell
+    amount_mib = int(cell.rank)
+    if abs(amount_mib) >= _GIB_MIB:
+        return msgspec.structs.replace(cell, text=f"{_gib(amount_mib)}Gi")
+    return msgspec.structs.replace(cell, text=f"{amount_mib}Mi" if amount_mib else "0")
+
+
+def filled(used_mib: int | None, memory_mib: int) -> Cell:
+    """How much of a memory is in use; on a terminal with a bar."""
+    cell = bar(used_mib, memory_mib)
+    used_text = _UNTOLD if used_mib is None else _gib(used_mib)
+    return msgspec.structs.replace(cell, text=f"{used_text}/{_gib(memory_mib)}Gi")
+
+
 def used(amount_bytes: int | None, granted_mib: int) -> Cell:
     """Memory, as grave as little is left of what was granted."""
     cell = mib(amount_bytes)
@@ -108,9 +127,23 @@ def asked(mode: str, compute_percent: int, ceiling_percent: int | None) -> Cell:
     return Cell(written, rank=rank)
 
 
+def got(compute_percent: float | None, promised: Cell) -> Cell:
+    """What one got of a card's time, and what was promised (:func:`asked`)."""
+    number = _UNTOLD if compute_percent is None else f"{compute_percent:.0f}"
+    if promised.text.endswith("%"):
+        return Cell(f"{number}/{promised.text}", rank=compute_percent)
+    written = promised.text if compute_percent is None else f"{number}%/{promised.text}"
+    return Cell(written, rank=compute_percent)
+
+
 def age(seconds: float) -> Cell:
     """How long."""
     return Cell(tables.age(seconds), rank=seconds)
+
+
+def _gib(amount_mib: int) -> str:
+    """With one decimal, unless it is 0."""
+    return f"{amount_mib / _GIB_MIB:.1f}".removesuffix(".0")
 
 
 def _tone(part: float) -> Tone:

@@ -14,7 +14,8 @@ from typing import Any, Protocol
 import msgspec
 
 from partage.agent import reporting
-from partage.cli import ps_rows, top_pages, top_rows
+from partage.cli import ps_rows
+from partage.cli.top import pages, rows
 from partage.fence import tallies
 from partage.local import views
 
@@ -25,8 +26,8 @@ class Look(Protocol):
     def again(self) -> Look:
         """The next one; an error leaves this one as it is."""
 
-    def page(self, *, wide: bool = False) -> top_pages.Page:
-        """For people."""
+    def page(self, form: pages.Form = pages.Form.USUAL) -> pages.Page:
+        """For people; an agent's report has one form only."""
 
     def json(self) -> str:
         """For programs: what was taken, and in each row what it got since the look before."""
@@ -37,15 +38,15 @@ class ReportLook(msgspec.Struct, frozen=True):
 
     take: Callable[[], reporting.Report]
     report: reporting.Report
-    rates: top_rows.Rates = {}
+    rates: rows.Rates = {}
 
     def again(self) -> ReportLook:
         now = self.take()
         # The same report once more tells nothing new.
         return ReportLook(self.take, now, reporting.rates(self.report, now) or self.rates)
 
-    def page(self, *, wide: bool = False) -> top_pages.Page:
-        return top_rows.page(self.report, self.rates)
+    def page(self, form: pages.Form = pages.Form.USUAL) -> pages.Page:
+        return rows.page(self.report, self.rates)
 
     def json(self) -> str:
         return _json(self.report, "containers", _rated(self.report.containers, self.rates))
@@ -62,8 +63,8 @@ class ViewLook(msgspec.Struct, frozen=True):
         now = self.take()
         return ViewLook(self.take, now, views.rates(self.view, now) or self.rates)
 
-    def page(self, *, wide: bool = False) -> top_pages.Page:
-        return ps_rows.page(self.view, self.rates, wide=wide)
+    def page(self, form: pages.Form = pages.Form.USUAL) -> pages.Page:
+        return ps_rows.page(self.view, self.rates, form)
 
     def json(self) -> str:
         return _json(self.view, "tenants", _rated(self.view.tenants, self.rates))
@@ -88,10 +89,10 @@ def twice(first: Look, *, wait: Callable[[float], object], apart_s: float) -> Lo
 
 
 def _rated(
-    rows: Iterable[tallies.Counted[Any]], rates: Mapping[Any, tallies.Rate]
+    listed: Iterable[tallies.Counted[Any]], rates: Mapping[Any, tallies.Rate]
 ) -> list[dict[str, float | None]]:
     """What each row got."""
-    found = (rates.get(row.key) for row in rows)
+    found = (rates.get(row.key) for row in listed)
     return [
         {
             "got_percent": rate.compute_percent if rate else None,
@@ -102,9 +103,9 @@ def _rated(
 
 
 def _json(
-    taken: reporting.Report | views.View, rows: str, more: Iterable[dict[str, float | None]]
+    taken: reporting.Report | views.View, name: str, more: Iterable[dict[str, float | None]]
 ) -> str:
     plain = msgspec.to_builtins(taken)
-    for row, rated in zip(plain[rows], more, strict=True):
+    for row, rated in zip(plain[name], more, strict=True):
         row.update(rated)
     return msgspec.json.format(msgspec.json.encode(plain), indent=2).decode()

@@ -1,25 +1,34 @@
 """Pages: what ``partage top`` and ``partage ps`` show of one moment, as tables of cells.
 
 An agent's report and a view of this machine become the same kind of page
-(:mod:`partage.cli.top_rows`, :mod:`partage.cli.ps_rows`), so that one screen shows both. A page
+(:mod:`partage.cli.top.rows`, :mod:`partage.cli.ps_rows`), so that one screen shows both. A page
 knows neither keys nor colours; what the user chose to see of it is told here too, as functions that
 give another page.
 """
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable
 
 import msgspec
 
-from partage.cli import top_cells
+from partage.cli.top import grid
 
 Key = tuple[str, ...]
 AS_IT_COMES = -1  # a column to sort by: none
 
 
+class Form(enum.Enum):
+    """How much of it is shown."""
+
+    NARROW = "narrow"  # for 80 columns
+    USUAL = "usual"
+    WIDE = "wide"
+
+
 class Target(msgspec.Struct, frozen=True, kw_only=True):
-    """Whom a signal would reach; what proves it is told in :mod:`partage.cli.top_members`."""
+    """Whom a signal would reach; what proves it is told in :mod:`partage.cli.top.members`."""
 
     name: str
     user: str
@@ -33,7 +42,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 class Line(msgspec.Struct, frozen=True, kw_only=True):
     """One row."""
 
-    cells: top_cells.Row
+    cells: grid.Row
     key: Key = ()  # what makes it the same in two pages
     words: str = ""  # what a filter looks at
     target: Target | str = ""  # or why it cannot be signalled

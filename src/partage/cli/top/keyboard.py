@@ -15,6 +15,7 @@ PAGE_UP, PAGE_DOWN, HOME, END = "page up", "page down", "home", "end"
 ENTER, ESCAPE, BACKSPACE = "enter", "escape", "backspace"
 INTERRUPT = "interrupt"
 END_OF_INPUT = "end of input"
+CTRL_A = "ctrl-a"
 
 _ESCAPE = 0x1B
 _LONGEST = 32  # bytes of a sequence; what is longer was sent by no keyboard
@@ -39,6 +40,7 @@ _BY_NUMBER = {
     b"6": PAGE_DOWN,
 }
 _CONTROL = {
+    0x01: CTRL_A,
     0x03: INTERRUPT,
     0x04: END_OF_INPUT,
     0x08: BACKSPACE,

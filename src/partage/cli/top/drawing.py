@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from partage.cli import tables, top_cells, top_pages
+from partage.cli import tables
+from partage.cli.top import grid, pages
 
 if TYPE_CHECKING:
     from rich import text
@@ -19,11 +20,11 @@ if TYPE_CHECKING:
 _BAR = 10  # characters
 _GAP = 2
 _STYLES = {
-    top_cells.Tone.PLAIN: "",
-    top_cells.Tone.FAINT: "dim",
-    top_cells.Tone.GOOD: "green",
-    top_cells.Tone.WARNING: "yellow",
-    top_cells.Tone.BAD: "red",
+    grid.Tone.PLAIN: "",
+    grid.Tone.FAINT: "dim",
+    grid.Tone.GOOD: "green",
+    grid.Tone.WARNING: "yellow",
+    grid.Tone.BAD: "red",
 }
 
 
@@ -61,7 +62,7 @@ class Pen(msgspec.Struct, frozen=True):
         return "".join(" " if part is None else steps[round(top * _whole(part))] for part in parts)
 
 
-def plain(page: top_pages.Page) -> str:
+def plain(page: pages.Page) -> str:
     """Columns and nothing else; empty if there is nothing to show."""
     head = [_headed(page.node, page.about)] if page.about else []
     blocks = (
@@ -73,23 +74,28 @@ def plain(page: top_pages.Page) -> str:
     return "\n\n".join([*head, *blocks])
 
 
-def heading(page: top_pages.Page, pen: Pen, more: str = "") -> text.Text:
+def heading(page: pages.Page, pen: Pen, more: str = "") -> text.Text:
     """The line above everything."""
     from rich import text
 
     return text.Text(pen.shown(_headed(page.node, page.about, more)), style="bold")
 
 
-def table(
-    block: top_pages.Block, pen: Pen, *, marks: dict[int, str] | None = None
-) -> list[text.Text]:
+def table(block: pages.Block, pen: Pen, *, marks: dict[int, str] | None = None) -> list[text.Text]:
     """The header and the lines of a block; ``marks`` stand beside the names of columns."""
     names = [f"{name}{(marks or {}).get(i, '')}" for i, name in enumerate(block.header)]
     rows = [[_worded(cell, pen) for cell in line.cells] for line in block.lines]
-    widths = [max(map(_width, column)) for column in zip(names, *rows, strict=True)]
+    widths = [max(map(width, column)) for column in zip(names, *rows, strict=True)]
     styles = [[_STYLES[cell.tone] for cell in line.cells] for line in block.lines]
     lines = [_line(row, styled, widths) for row, styled in zip(rows, styles, strict=True)]
     return [_line(names, ["bold"] * len(names), widths), *lines]
+
+
+def width(word: str) -> int:
+    """In columns of a terminal: some characters take two."""
+    from rich import cells
+
+    return cells.cell_len(word)
 
 
 def _headed(*parts: str) -> str:
@@ -102,20 +108,13 @@ def _line(words: list[str], styles: list[str], widths: list[int]) -> text.Text:
 
     line = text.Text(no_wrap=True)
     last = len(words) - 1
-    for i, (word, style, width) in enumerate(zip(words, styles, widths, strict=True)):
+    for i, (word, style, room) in enumerate(zip(words, styles, widths, strict=True)):
         line.append(word, style)
-        line.append(" " * (0 if i == last else width + _GAP - _width(word)))
+        line.append(" " * (0 if i == last else room + _GAP - width(word)))
     return line
 
 
-def _width(word: str) -> int:
-    """In columns of a terminal: some characters take two."""
-    from rich import cells
-
-    return cells.cell_len(word)
-
-
-def _worded(cell: top_cells.Cell, pen: Pen) -> str:
+def _worded(cell: grid.Cell, pen: Pen) -> str:
     if cell.trend:
         return pen.trend(cell.trend)
     if cell.part is None:

@@ -1,7 +1,7 @@
 """The story of ``partage demo``: what is done, step by step, and what was seen of it.
 
 Everything is done as a person would do it, by commands, and told as it happens. What happened is
-written down as facts; what they are worth is told in :mod:`partage.cli.demo_judging`.
+written down as facts; what they are worth is told in :mod:`partage.cli.demo.judging`.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol
 
-from partage.cli import demo_judging, demo_roles, demo_starting, demo_watching, gpushare_table
+from partage.cli import gpushare_table
+from partage.cli.demo import judging, roles, starting, watching
 from partage.local import places, views
 
-Stuck = demo_watching.Stuck
+Stuck = watching.Stuck
 
 _TIMEOUT_S = 30.0
 _PROOF_KERNELS = 20  # that a neighbour has to run before it counts as going on
@@ -40,12 +41,12 @@ class Telling(Protocol):
         """Lines as they are."""
 
 
-def tell(folder: Path, telling: Telling, facts: demo_judging.Facts) -> None:
+def tell(folder: Path, telling: Telling, facts: judging.Facts) -> None:
     """Tell the story, and fill in the facts; Stuck, or another error, where it cannot go on."""
-    with demo_watching.watching() as watch:
+    with watching.watching() as watch:
         try:
             view = watch.until(lambda _: True, "a look at the cards", timeout_s=_TIMEOUT_S)
-            facts.simulated, cast = view.simulated, demo_roles.cast(view)
+            facts.simulated, cast = view.simulated, roles.cast(view)
             _open(view, cast, telling)
             with _story(folder, telling, facts, watch, cast) as story:
                 story.start()
@@ -62,9 +63,9 @@ def tell(folder: Path, telling: Telling, facts: demo_judging.Facts) -> None:
 def _story(
     folder: Path,
     telling: Telling,
-    facts: demo_judging.Facts,
-    watch: demo_watching.Watch,
-    cast: demo_roles.Cast,
+    facts: judging.Facts,
+    watch: watching.Watch,
+    cast: roles.Cast,
 ) -> Iterator[_Story]:
     """A story of which nothing stays when it is over."""
     story = _Story(folder, telling, facts, watch, cast)
@@ -81,16 +82,16 @@ class _Story:
         self,
         folder: Path,
         telling: Telling,
-        facts: demo_judging.Facts,
-        watch: demo_watching.Watch,
-        cast: demo_roles.Cast,
+        facts: judging.Facts,
+        watch: watching.Watch,
+        cast: roles.Cast,
     ) -> None:
         self._folder = folder
         self._telling = telling
         self._facts = facts
         self._watch = watch
         self._cast = cast
-        self._programs: dict[str, demo_starting.Program] = {}
+        self._programs: dict[str, starting.Program] = {}
 
     def start(self) -> None:
         """Those for whom there is room."""
@@ -111,12 +112,12 @@ class _Story:
         role = self._cast.greedy
         asked_mib = role.memory_mib * 3 // 2
         self._telling.heading(
-            f"{role.name} asks CUDA for {demo_roles.amount(asked_mib)}, "
-            f"and has {demo_roles.amount(role.memory_mib)}"
+            f"{role.name} asks CUDA for {roles.amount(asked_mib)}, "
+            f"and has {roles.amount(role.memory_mib)}"
         )
         before = {name: each.kernels() for name, each in self._programs.items()}
         code = self._programs[role.name].allocate(asked_mib)
-        self._facts.asked = demo_judging.Asked(role.name, asked_mib, role.memory_mib, code)
+        self._facts.asked = judging.Asked(role.name, asked_mib, role.memory_mib, code)
         self._telling.seen(f"cuMemAlloc: {code}")
         since = {name: self._went_on(name, count) for name, count in before.items()}
         self._facts.went_on = {name: n for name, n in since.items() if name != role.name}
@@ -163,18 +164,18 @@ class _Story:
         for program in self._programs.values():
             program.clear()
 
-    def _run(self, role: demo_roles.Role) -> demo_starting.Program:
-        program = demo_starting.Program(role, self._folder)
+    def _run(self, role: roles.Role) -> starting.Program:
+        program = starting.Program(role, self._folder)
         self._programs[role.name] = program
         self._telling.typed(program.typed)
         return program
 
-    def _end(self, role: demo_roles.Role) -> None:
+    def _end(self, role: roles.Role) -> None:
         self._facts.exits = {**self._facts.exits, role.name: self._programs[role.name].ended()}
 
     def _turn(
-        self, waiting: demo_starting.Program, holder: demo_roles.Role, leave: Callable[[], None]
-    ) -> demo_judging.Turn:
+        self, waiting: starting.Program, holder: roles.Role, leave: Callable[[], None]
+    ) -> judging.Turn:
         """A holder leaves, and who waits has the share, and runs."""
         waiter = waiting.role
         before = _tenant(self._view(), holder.name)
@@ -187,7 +188,7 @@ class _Story:
             f"{waiter.name} has {after.memory_mib} MiB of card {after.index} "
             f"{1000 * (after.granted_at - left_s):.0f} ms later, and runs"
         )
-        return demo_judging.Turn(
+        return judging.Turn(
             waiter=waiter.name,
             holder=holder.name,
             asked_s=waiting.asked_s,
@@ -197,7 +198,7 @@ class _Story:
             same_card=after.uuid == before.uuid,
         )
 
-    def _waits(self, role: demo_roles.Role) -> demo_starting.Program:
+    def _waits(self, role: roles.Role) -> starting.Program:
         """Start one for whom there is no room, and see it wait."""
         program = self._run(role)
         view = self._watch.until(
@@ -236,11 +237,11 @@ def row(view: views.View) -> gpushare_table.NodeRow:
     )
 
 
-def _open(view: views.View, cast: demo_roles.Cast, telling: Telling) -> None:
+def _open(view: views.View, cast: roles.Cast, telling: Telling) -> None:
     what = (
         "Partage on simulated cards" if view.simulated else "Partage on the cards of this machine"
     )
-    telling.heading(f"{what}: {demo_roles.described(view.cards)}")
+    telling.heading(f"{what}: {roles.described(view.cards)}")
     for variable in (places.SIMULATION, places.VARIABLE):
         if variable in os.environ:
             telling.typed(f"export {variable}={os.environ[variable]}")
@@ -251,15 +252,13 @@ def _open(view: views.View, cast: demo_roles.Cast, telling: Telling) -> None:
 def _tenant(view: views.View, name: str) -> views.TenantView:
     found = next((each for each in view.tenants if each.name == name), None)
     if found is None:
-        raise demo_watching.Stuck(f"{name} runs, and the ledger does not know it")
+        raise watching.Stuck(f"{name} runs, and the ledger does not know it")
     return found
 
 
 def _ps() -> str:
     """The real command."""
-    done = subprocess.run(
-        [*demo_starting.PARTAGE, "ps"], capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([*starting.PARTAGE, "ps"], capture_output=True, text=True, check=False)
     if done.returncode:
-        raise demo_watching.Stuck(f"`partage ps` ended with {done.returncode}: {done.stderr}")
+        raise watching.Stuck(f"`partage ps` ended with {done.returncode}: {done.stderr}")
     return done.stdout.rstrip()

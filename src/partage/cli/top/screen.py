@@ -2,7 +2,7 @@
 
 A look that fails is no end: the agent may be starting anew. What was there is shown with the
 reason, and the next second tries again. What keys mean is told in
-:mod:`partage.cli.top_steering`, what is drawn in :mod:`partage.cli.top_frame`; here they come
+:mod:`partage.cli.top.steering`, what is drawn in :mod:`partage.cli.top.frames`; here they come
 together.
 """
 
@@ -16,16 +16,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from partage.cli import (
-    top_drawing,
-    top_frame,
-    top_history,
-    top_looks,
-    top_pages,
-    top_signals,
-    top_steering,
-    top_terminal,
-)
+from partage.cli.top import drawing, frames, history, looks, pages, signals, steering, terminals
 from partage.core import errors
 
 if TYPE_CHECKING:
@@ -35,12 +26,12 @@ _REFRESH_S = 1.0
 _UNSELECTED = "nothing is selected; choose with the arrows"
 
 
-def show(first: top_looks.Look, screen: console.Console) -> None:
+def show(first: looks.Look, screen: console.Console) -> None:
     """Until q is pressed; whoever interrupts it means the same."""
     shown = _Shown(first, screen)
     with contextlib.suppress(KeyboardInterrupt), contextlib.closing(shown):
         while True:
-            with top_terminal.taken(screen) as terminal:
+            with terminals.taken(screen) as terminal:
                 stopped = shown.run(terminal)
             if not stopped:
                 return
@@ -50,32 +41,32 @@ def show(first: top_looks.Look, screen: console.Console) -> None:
 class _Shown:
     """What is on the screen."""
 
-    def __init__(self, first: top_looks.Look, screen: console.Console) -> None:
+    def __init__(self, first: looks.Look, screen: console.Console) -> None:
         self._screen = screen
-        self._pen = top_drawing.Pen(screen.encoding)
+        self._pen = drawing.Pen(screen.encoding)
         self._look = first
         self._page = first.page()
-        self._history = top_history.History()
+        self._history = history.History()
         self._history.add(self._page)
         self._trouble = ""
-        self._state = top_steering.State()
+        self._state = steering.State()
         self._offset = 0
-        self._aim: top_signals.Aim | None = None
+        self._aim: signals.Aim | None = None
 
-    def run(self, terminal: top_terminal.Terminal) -> bool:
+    def run(self, terminal: terminals.Terminal) -> bool:
         """Draw and obey; whether it shall stop for a while, and not end."""
         due_s = time.monotonic() + _REFRESH_S
         while True:
             self._draw(terminal)
             for key in terminal.wait(due_s):
-                if key == top_terminal.STOP:
+                if key == terminals.STOP:
                     return True
-                if key == top_terminal.RESIZE:
+                if key == terminals.RESIZE:
                     continue  # nobody pressed it; it is drawn anew all the same
                 act = self._press(key)
-                if act is top_steering.Act.QUIT:
+                if act is steering.Act.QUIT:
                     return False
-                if act is top_steering.Act.ASK:
+                if act is steering.Act.ASK:
                     terminal.forget()
                     break
             if time.monotonic() >= due_s:
@@ -98,10 +89,10 @@ class _Shown:
         self._page = self._look.page()
         self._history.add(self._page)
 
-    def _draw(self, terminal: top_terminal.Terminal) -> None:
+    def _draw(self, terminal: terminals.Terminal) -> None:
         page = self._seen()
-        self._state = top_steering.settled(self._state, page)
-        drawn = top_frame.frame(
+        self._state = steering.settled(self._state, page)
+        drawn = frames.frame(
             self._history.shown(page),
             self._state,
             self._size(),
@@ -110,39 +101,40 @@ class _Shown:
             trouble=self._trouble,
         )
         self._offset = drawn.offset
+        self._state = msgspec.structs.replace(self._state, aside=drawn.aside)
         terminal.draw(drawn.lines)
 
-    def _press(self, key: str) -> top_steering.Act:
+    def _press(self, key: str) -> steering.Act:
         page = self._seen()
-        state = top_steering.settled(self._state, page)
-        self._state, act = top_steering.pressed(state, key, page, self._size().body)
-        if act is top_steering.Act.ASK:
+        state = steering.settled(self._state, page)
+        self._state, act = steering.pressed(state, key, page, self._size().body)
+        if act is steering.Act.ASK:
             self._ask(page)
-        elif act is top_steering.Act.SEND and self._aim is not None:
+        elif act is steering.Act.SEND and self._aim is not None:
             self._say(self._aim.send())
-        if self._state.mode is not top_steering.Mode.ASKING:
+        if self._state.mode is not steering.Mode.ASKING:
             self.close()
         return act
 
-    def _ask(self, page: top_pages.Page) -> None:
+    def _ask(self, page: pages.Page) -> None:
         """Put the question; or say why there is none."""
-        line = top_steering.selected(self._state, page)
+        line = steering.selected(self._state, page)
         target = line.target if line else _UNSELECTED
         if isinstance(target, str):
             self._say(target)
             return
         try:
-            self._aim = top_signals.Aim(target, self._state.signal)
-        except top_signals.CannotSignal as error:
+            self._aim = signals.Aim(target, self._state.signal)
+        except signals.CannotSignal as error:
             self._say(str(error))
             return
-        self._state = top_steering.asked(self._state, self._aim.question)
+        self._state = steering.asked(self._state, self._aim.question)
 
     def _say(self, sentence: str) -> None:
         self._state = msgspec.structs.replace(self._state, said=sentence)
 
-    def _seen(self) -> top_pages.Page:
-        return top_steering.shown(self._state, self._page)
+    def _seen(self) -> pages.Page:
+        return steering.shown(self._state, self._page)
 
-    def _size(self) -> top_frame.Size:
-        return top_frame.Size(*self._screen.size)
+    def _size(self) -> frames.Size:
+        return frames.Size(*self._screen.size)

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import enum
 import signal
+from collections.abc import Callable
 
 import msgspec
 
-from partage.cli import top_keys, top_pages
+from partage.cli.top import keyboard, pages
 
 SIGNALS = {"T": signal.SIGTERM, "K": signal.SIGKILL, "I": signal.SIGINT}
 HELP = (
@@ -23,6 +24,7 @@ HELP = (
     ("page up, page down, home, end", "the same, faster"),
     ("left, right, comma, dot", "sort by another column"),
     ("r", "reverse the order"),
+    ("[, ], ctrl-a", "move a table that is too wide to the left, to the right, to its beginning"),
     ("/", "show only names and users with a text in them; enter keeps it"),
     ("T, K, I", "send SIGTERM, SIGKILL or SIGINT to the selected tenant; asks first"),
     ("escape", "cancel: the question, the filter, the selection"),
@@ -30,9 +32,17 @@ HELP = (
     ("q, ctrl-c", "quit"),
 )
 
-_ENDS = (top_keys.INTERRUPT, top_keys.END_OF_INPUT)
+_ENDS = (keyboard.INTERRUPT, keyboard.END_OF_INPUT)
 _LONGEST_FILTER = 60  # characters
-_SORTS = {top_keys.LEFT: -1, ",": -1, top_keys.RIGHT: 1, ".": 1}
+_SORTS = {keyboard.LEFT: -1, ",": -1, keyboard.RIGHT: 1, ".": 1}
+
+
+_ASIDE = 8  # columns of the terminal that a table is moved by one key
+_ASIDES: dict[str, Callable[[int], int]] = {
+    "[": lambda aside: max(aside - _ASIDE, 0),
+    "]": lambda aside: aside + _ASIDE,
+    keyboard.CTRL_A: lambda _aside: 0,
+}
 
 
 class Mode(enum.Enum):
@@ -58,22 +68,23 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     """What the user sees of a page, and how."""
 
     mode: Mode = Mode.BROWSING
-    selected: top_pages.Key | None = None
+    selected: pages.Key | None = None
     row: int = -1  # where the selection is, or was, among those that can be selected
-    column: int = top_pages.AS_IT_COMES
+    column: int = pages.AS_IT_COMES
     descending: bool = False
     wanted: str = ""  # a filter
+    aside: int = 0  # columns of the terminal that are left of what is seen
     signal: signal.Signals = signal.SIGTERM
     said: str = ""  # at the bottom, until the next key
 
 
-def shown(state: State, page: top_pages.Page) -> top_pages.Page:
+def shown(state: State, page: pages.Page) -> pages.Page:
     """The page as the user wants it."""
-    kept = top_pages.filtered(page, state.wanted)
-    return top_pages.ordered(kept, state.column, descending=state.descending)
+    kept = pages.filtered(page, state.wanted)
+    return pages.ordered(kept, state.column, descending=state.descending)
 
 
-def settled(state: State, page: top_pages.Page) -> State:
+def settled(state: State, page: pages.Page) -> State:
     """The state on a page that is new: who was selected may be elsewhere, or gone."""
     keys = [line.key for line in page.selectable]
     if state.selected in keys:
@@ -81,12 +92,12 @@ def settled(state: State, page: top_pages.Page) -> State:
     return msgspec.structs.replace(state, selected=None, row=min(state.row, len(keys) - 1))
 
 
-def selected(state: State, page: top_pages.Page) -> top_pages.Line | None:
+def selected(state: State, page: pages.Page) -> pages.Line | None:
     """Whom the user chose."""
     return next((line for line in page.selectable if line.key == state.selected), None)
 
 
-def pressed(state: State, key: str, page: top_pages.Page, leap: int) -> tuple[State, Act]:
+def pressed(state: State, key: str, page: pages.Page, leap: int) -> tuple[State, Act]:
     """What a key does on a shown page; ``leap`` is how many lines a page up or down goes."""
     if key in _ENDS:
         return state, Act.QUIT
@@ -106,7 +117,7 @@ def asked(state: State, question: str) -> State:
     return _with(state, mode=Mode.ASKING, said=question)
 
 
-def _browsed(state: State, key: str, page: top_pages.Page, leap: int) -> tuple[State, Act]:
+def _browsed(state: State, key: str, page: pages.Page, leap: int) -> tuple[State, Act]:
     if key in ("q", "Q"):
         return state, Act.QUIT
     if key in SIGNALS:
@@ -119,28 +130,30 @@ def _browsed(state: State, key: str, page: top_pages.Page, leap: int) -> tuple[S
         return _with(state, mode=Mode.FILTERING), Act.NOTHING
     if key in ("h", "?"):
         return _with(state, mode=Mode.HELPING), Act.NOTHING
-    if key == top_keys.ESCAPE:
+    if key == keyboard.ESCAPE:
         return _cancelled(state), Act.NOTHING
+    if key in _ASIDES:
+        return _with(state, aside=_ASIDES[key](state.aside)), Act.NOTHING
     return _moved(state, key, page, leap), Act.NOTHING
 
 
 def _typed(state: State, key: str) -> State:
-    if key == top_keys.ESCAPE:
+    if key == keyboard.ESCAPE:
         return _with(state, mode=Mode.BROWSING, wanted="")
-    if key == top_keys.ENTER:
+    if key == keyboard.ENTER:
         return _with(state, mode=Mode.BROWSING)
-    if key == top_keys.BACKSPACE:
+    if key == keyboard.BACKSPACE:
         return _with(state, wanted=state.wanted[:-1])
     if len(key) == 1:
         return _with(state, wanted=(state.wanted + key)[:_LONGEST_FILTER])
     return state
 
 
-def _sorted(state: State, step: int, page: top_pages.Page) -> State:
+def _sorted(state: State, step: int, page: pages.Page) -> State:
     """By the next column; the order in which they come has a place among them."""
     places = len(page.tenants.header) + 1
     column = (state.column + 1 + step) % places - 1
-    descending = top_pages.largest_first(page, column)
+    descending = pages.largest_first(page, column)
     return _with(state, column=column, descending=descending)
 
 
@@ -149,17 +162,17 @@ def _cancelled(state: State) -> State:
     return _with(state, wanted="") if state.wanted else _with(state, selected=None)
 
 
-def _moved(state: State, key: str, page: top_pages.Page, leap: int) -> State:
+def _moved(state: State, key: str, page: pages.Page, leap: int) -> State:
     lines = page.selectable
     # Without a selection the row is where it was: one back, so that down comes to it.
     row = state.row if state.selected or state.row < 0 else state.row - 1
     wanted = {
-        **dict.fromkeys((top_keys.DOWN, "j"), row + 1),
-        **dict.fromkeys((top_keys.UP, "k"), row - 1 if state.selected else row),
-        top_keys.PAGE_DOWN: row + leap,
-        top_keys.PAGE_UP: row - leap,
-        top_keys.HOME: 0,
-        top_keys.END: len(lines) - 1,
+        **dict.fromkeys((keyboard.DOWN, "j"), row + 1),
+        **dict.fromkeys((keyboard.UP, "k"), row - 1 if state.selected else row),
+        keyboard.PAGE_DOWN: row + leap,
+        keyboard.PAGE_UP: row - leap,
+        keyboard.HOME: 0,
+        keyboard.END: len(lines) - 1,
     }
     if key not in wanted or not lines:
         return state

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from partage.cli import top_looks, top_printing, top_sampling
+from partage.cli.top import looks, printing, sampling
 from partage.fence import roots
 
 _APART_S = 1.0
@@ -35,7 +35,7 @@ Examples:
 @click.option(
     "--agent",
     metavar="URL",
-    help=f"The agent of a node; {top_sampling.DEFAULT_AGENT} if it answers.",
+    help=f"The agent of a node; {sampling.DEFAULT_AGENT} if it answers.",
 )
 @click.option(
     "--root",
@@ -52,20 +52,20 @@ def top(*, once: bool, output: str, agent: str | None, root: Path | None) -> Non
     GOT is the time of the card, WAITED the time that launches were held back, both in the last
     second.
     """
-    with top_sampling.first_look(agent, root) as look:
+    with sampling.first_look(agent, root) as look:
         if output == "table" and not once and sys.stdout.isatty() and _lived(look):
             return
-        top_printing.show(top_looks.twice(look, wait=time.sleep, apart_s=_APART_S), output)
+        printing.show(looks.twice(look, wait=time.sleep, apart_s=_APART_S), output)
 
 
-def _lived(look: top_looks.Look) -> bool:
+def _lived(look: looks.Look) -> bool:
     """Whether it was shown on a terminal that can move its cursor."""
     from rich import console
 
-    from partage.cli import top_screen
+    from partage.cli.top import screen
 
-    screen = console.Console()
-    if screen.is_dumb_terminal:
+    shown_on = console.Console()
+    if shown_on.is_dumb_terminal:
         return False
-    top_screen.show(look, screen)
+    screen.show(look, shown_on)
     return True

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from partage.cli import objects
 from partage.core import grants
 from partage.core.rooms import NodeState, Room, Use
 from partage.dialects import nodes
@@ -74,7 +75,7 @@ class Problem(msgspec.Struct, frozen=True):
 class Inspection(msgspec.Struct, frozen=True, kw_only=True):
     """All that is shown."""
 
-    api_version: str = msgspec.field(default="output.partage.dev/v1", name="apiVersion")
+    api_version: str = msgspec.field(default=objects.API_VERSION, name="apiVersion")
     kind: str = "Inspection"
     nodes: tuple[Node, ...]
     problems: tuple[Problem, ...]

@@ -11,7 +11,7 @@ import collections
 import msgspec
 
 from partage.agent import reporting
-from partage.cli import inspection
+from partage.cli.inspect import inspection
 from partage.core.quantities import MIB
 
 

@@ -1,6 +1,6 @@
 """Judging what was promised, from what was seen in one run of ``partage demo``.
 
-The story (:mod:`partage.cli.demo_steps`) writes down facts and says nothing about them; what they
+The story (:mod:`partage.cli.demo.steps`) writes down facts and says nothing about them; what they
 mean is decided here, by pure functions. What did not happen is a promise that was not kept.
 """
 

@@ -18,7 +18,7 @@ import tty
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NoReturn
 
-from partage.cli import top_keys
+from partage.cli.top import keyboard
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -77,8 +77,8 @@ class Terminal:
         if self._keys is not None and self._keys in ready:
             came = os.read(self._keys, 1024)
             if not came:
-                return [top_keys.END_OF_INPUT]
-        keys, self._received = top_keys.decoded(self._received + came, final=not ready)
+                return [keyboard.END_OF_INPUT]
+        keys, self._received = keyboard.decoded(self._received + came, final=not ready)
         return keys
 
 

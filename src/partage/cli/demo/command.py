@@ -2,7 +2,7 @@
 
 On the cards of this machine, or on simulated ones where it has none. Everything happens in a ledger
 of its own, in a folder that is gone at the end; the user's is not touched. What is done is told in
-:mod:`partage.cli.demo_steps`, who takes part in :mod:`partage.cli.demo_roles`.
+:mod:`partage.cli.demo.steps`, who takes part in :mod:`partage.cli.demo.roles`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from pathlib import Path
 import click
 import msgspec
 
-from partage.cli import demo_judging, demo_steps, tables
+from partage.cli import objects, tables
+from partage.cli.demo import judging, steps
 from partage.core import errors
 from partage.fence import levels
 from partage.local import fencing, places, sessions, simulating
@@ -43,12 +44,10 @@ Examples:
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """What ``-o json`` prints."""
 
-    api_version: str = msgspec.field(default="output.partage.dev/v1", name="apiVersion")
-    kind: str = "Demo"
     simulated: bool
     seconds: float
     problem: str  # why the story could not be told to its end; empty if it was
-    promises: tuple[demo_judging.Promise, ...]
+    promises: tuple[judging.Promise, ...]
 
 
 @click.command(epilog=_EXAMPLES)
@@ -74,7 +73,7 @@ def demo(context: click.Context, *, output: str) -> None:
     telling = _Quiet() if output == "json" else _Loud()
     report = _told(telling)
     if output == "json":
-        click.echo(msgspec.json.format(msgspec.json.encode(report), indent=2))
+        click.echo(objects.written("Demo", report))
     else:
         _conclude(report)
     if report.problem or not all(promise.kept for promise in report.promises):
@@ -127,20 +126,20 @@ def _check() -> None:
         )
 
 
-def _told(telling: demo_steps.Telling) -> Report:
-    facts, problem = demo_judging.Facts(), ""
+def _told(telling: steps.Telling) -> Report:
+    facts, problem = judging.Facts(), ""
     since_s = time.monotonic()
     with _terminated(), tempfile.TemporaryDirectory(prefix="partage-demo-") as folder:
         _settle(Path(folder))
         try:
-            demo_steps.tell(Path(folder), telling, facts)
-        except demo_steps.Stuck as error:
+            steps.tell(Path(folder), telling, facts)
+        except steps.Stuck as error:
             problem = str(error)
     return Report(
         simulated=facts.simulated,
         seconds=round(time.monotonic() - since_s, 1),
         problem=problem,
-        promises=demo_judging.judged(facts),
+        promises=judging.judged(facts),
     )
 
 

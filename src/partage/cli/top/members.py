@@ -20,14 +20,14 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from partage.cli import top_pages
+from partage.cli.top import pages
 from partage.local import processes
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _SLACK_S = 1.0  # clocks are rounded, and corrected
 
 
-def belongs(pid: int, target: top_pages.Target) -> bool:
+def belongs(pid: int, target: pages.Target) -> bool:
     """Whether the kernel says that a process is the target's."""
     if pid <= 1:
         return False
@@ -61,7 +61,7 @@ def _written(pid: int) -> Iterator[os.stat_result]:
             continue  # closed meanwhile
 
 
-def _is_program(target: top_pages.Target) -> bool:
+def _is_program(target: pages.Target) -> bool:
     found = processes.stat(target.pid)
     if target.pid <= 1 or found is None or processes.owner(target.pid) != target.uid:
         return False

@@ -18,10 +18,10 @@ from pathlib import Path
 
 import msgspec
 
-from partage.cli import demo_judging, demo_roles, demo_watching
+from partage.cli.demo import judging, roles, watching
 
 PARTAGE = (sys.executable, "-c", "from partage.cli.main import main; main()")
-PROGRAM = Path(__file__).with_name("demo_program.py")
+PROGRAM = Path(__file__).with_name("program.py")
 _TIMEOUT_S = 30.0
 _A_MOMENT_S = 1.0
 
@@ -38,7 +38,7 @@ class Answer(msgspec.Struct, frozen=True):
 class Program:
     """A program of the demo, from the moment its command was started."""
 
-    def __init__(self, role: demo_roles.Role, folder: Path) -> None:
+    def __init__(self, role: roles.Role, folder: Path) -> None:
         self.role = role
         self.asked_s = time.time()
         self._log = folder / f"{role.name}.log"
@@ -84,15 +84,15 @@ class Program:
         """With -9, and nobody else."""
         os.kill(self.pid, signal.SIGKILL)
 
-    def ended(self) -> demo_judging.Exit:
+    def ended(self) -> judging.Exit:
         """Let it end if it has not; how it did."""
         if self._process.stdin:
             self._process.stdin.close()
         try:
             code = self._process.wait(_TIMEOUT_S)
         except subprocess.TimeoutExpired as error:
-            raise demo_watching.Stuck(f"{self.role.name} does not end") from error
-        return demo_judging.Exit(code, self.pid, self._pid)
+            raise watching.Stuck(f"{self.role.name} does not end") from error
+        return judging.Exit(code, self.pid, self._pid)
 
     def clear(self) -> None:
         """Whatever happened, nothing of it stays."""
@@ -118,14 +118,14 @@ class Program:
             raise self._gone()
         return msgspec.json.decode(line, type=Answer)
 
-    def _gone(self) -> demo_watching.Stuck:
+    def _gone(self) -> watching.Stuck:
         try:
             code = self._process.wait(_A_MOMENT_S)  # a pipe closes before its process has ended
         except subprocess.TimeoutExpired:
             how = "does not answer"
         else:
             how = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
-        return demo_watching.Stuck(f"{self.role.name} {how}; its last words: {self._last_words()}")
+        return watching.Stuck(f"{self.role.name} {how}; its last words: {self._last_words()}")
 
     def _last_words(self) -> str:
         lines = self._log.read_text("utf-8", "replace").split("\n")

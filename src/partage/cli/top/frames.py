@@ -2,7 +2,8 @@
 
 A heading, a bottom line, and between them as many lines as the terminal has. What does not fit is
 scrolled: far enough that the selection is seen, and no further. When the header of a table has
-left the screen it stands in for the first line, so that columns keep their names.
+left the screen it stands in for the first line, so that columns keep their names. Tables that are
+wider than the screen are moved sideways, all alike, as far as there is something to see.
 """
 
 from __future__ import annotations
@@ -12,13 +13,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from partage.cli import tables, top_drawing, top_pages, top_steering
+from partage.cli import tables
+from partage.cli.top import drawing, pages, steering
 
 if TYPE_CHECKING:
     from rich import text
 
 _AROUND = 2  # lines: the heading and the bottom
 _USUAL = "h help  q quits"
+_WIDER = "  [ ] move the table"
 
 
 class Size(msgspec.Struct, frozen=True):
@@ -34,10 +37,11 @@ class Size(msgspec.Struct, frozen=True):
 
 
 class Frame(msgspec.Struct, frozen=True):
-    """All lines of a screen, and how far it is scrolled."""
+    """All lines of a screen, and how far it is scrolled, down and sideways."""
 
     lines: list[text.Text]
     offset: int
+    aside: int
 
 
 class _Body(msgspec.Struct):
@@ -51,25 +55,29 @@ class _Body(msgspec.Struct):
 
 
 def frame(
-    page: top_pages.Page,
-    state: top_steering.State,
+    page: pages.Page,
+    state: steering.State,
     size: Size,
-    pen: top_drawing.Pen,
+    pen: drawing.Pen,
     *,
     offset: int = 0,
     trouble: str = "",
 ) -> Frame:
     """A shown page; ``offset`` is how far the last frame was scrolled."""
-    body = _help() if state.mode is top_steering.Mode.HELPING else _body(page, state, pen)
+    body = _help() if state.mode is steering.Mode.HELPING else _body(page, state, pen)
     at = scrolled(offset, size.body, len(body.lines), _wanted(body), body.selected)
+    beyond = max((line.cell_len for line in body.lines), default=0) - size.width
+    aside = max(min(state.aside, beyond), 0)
     seen = body.lines[at : at + size.body]
     if at and size.body > 1:
         seen[0] = body.lines[body.headers[at]]
     room = [_blank() for _ in range(size.body - len(seen))]
-    lines = [_heading(page, pen, trouble), *seen, *room, _bottom(state, pen)]
+    moved = (_moved(line, aside) for line in seen)
+    bottom = _bottom(state, pen, wider=beyond > 0)
+    lines = [_heading(page, pen, trouble), *moved, *room, bottom]
     for line in lines:
         line.truncate(size.width, overflow="crop")
-    return Frame(lines[: size.height], at)
+    return Frame(lines[: size.height], at, aside)
 
 
 def scrolled(
@@ -87,7 +95,20 @@ def scrolled(
     return max(0, min(at, total - height))
 
 
-def _body(page: top_pages.Page, state: top_steering.State, pen: top_drawing.Pen) -> _Body:
+def _moved(line: text.Text, aside: int) -> text.Text:
+    """Without its first columns; where half a character would be left there is a blank."""
+    if not aside:
+        return line
+    at, gone = 0, 0
+    while gone < aside and at < len(line.plain):
+        gone += drawing.width(line.plain[at])
+        at += 1
+    moved = line[at:]
+    moved.pad_left(max(gone - aside, 0))
+    return moved
+
+
+def _body(page: pages.Page, state: steering.State, pen: drawing.Pen) -> _Body:
     body = _Body()
     selectable = {line.key for line in page.selectable}
     for block in page.blocks:
@@ -97,7 +118,7 @@ def _body(page: top_pages.Page, state: top_steering.State, pen: top_drawing.Pen)
             body.lines.append(_blank())
         header = len(body.lines)
         for line, drawn in zip(
-            (None, *block.lines), top_drawing.table(block, pen, marks=marks), strict=True
+            (None, *block.lines), drawing.table(block, pen, marks=marks), strict=True
         ):
             if line and line.key in selectable:
                 _note(body, line, drawn, state)
@@ -108,7 +129,7 @@ def _body(page: top_pages.Page, state: top_steering.State, pen: top_drawing.Pen)
     return body
 
 
-def _note(body: _Body, line: top_pages.Line, drawn: text.Text, state: top_steering.State) -> None:
+def _note(body: _Body, line: pages.Line, drawn: text.Text, state: steering.State) -> None:
     """Remember where a line is that can be selected."""
     body.last = len(body.lines)
     if body.first is None:
@@ -137,31 +158,31 @@ def _wanted(body: _Body) -> tuple[int, int]:
 def _help() -> _Body:
     from rich import text
 
-    wide = max(len(keys) for keys, _ in top_steering.HELP) + 2
-    lines = [text.Text(f"{keys.ljust(wide)}{what}") for keys, what in top_steering.HELP]
+    wide = max(len(keys) for keys, _ in steering.HELP) + 2
+    lines = [text.Text(f"{keys.ljust(wide)}{what}") for keys, what in steering.HELP]
     return _Body(lines, list(range(len(lines))))
 
 
-def _marks(state: top_steering.State, pen: top_drawing.Pen) -> dict[int, str]:
-    if state.column == top_pages.AS_IT_COMES:
+def _marks(state: steering.State, pen: drawing.Pen) -> dict[int, str]:
+    if state.column == pages.AS_IT_COMES:
         return {}
     return {state.column: pen.arrow(down=state.descending)}
 
 
-def _heading(page: top_pages.Page, pen: top_drawing.Pen, trouble: str) -> text.Text:
+def _heading(page: pages.Page, pen: drawing.Pen, trouble: str) -> text.Text:
     moment = time.strftime("%H:%M:%S", time.localtime(page.taken_ns / 1e9))
-    return top_drawing.heading(page, pen, f"{moment} (old: {trouble})" if trouble else moment)
+    return drawing.heading(page, pen, f"{moment} (old: {trouble})" if trouble else moment)
 
 
-def _bottom(state: top_steering.State, pen: top_drawing.Pen) -> text.Text:
+def _bottom(state: steering.State, pen: drawing.Pen, *, wider: bool) -> text.Text:
     from rich import text
 
     if state.said:
         return text.Text(pen.shown(tables.printable(state.said)), style="bold yellow")
-    if state.mode is top_steering.Mode.FILTERING:
+    if state.mode is steering.Mode.FILTERING:
         return text.Text(pen.shown(f"/{state.wanted}_"), style="bold")
     chosen = f"  only /{state.wanted}" if state.wanted else ""
-    return text.Text(pen.shown(f"{_USUAL}{chosen}"), style="dim")
+    return text.Text(pen.shown(f"{_USUAL}{_WIDER if wider else ''}{chosen}"), style="dim")
 
 
 def _blank() -> text.Text:

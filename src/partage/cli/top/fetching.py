@@ -14,7 +14,7 @@ import urllib.request
 import msgspec
 
 from partage.agent import reporting
-from partage.cli import top_sampling
+from partage.cli.top import sampling
 from partage.core import errors
 
 _TIMEOUT_S = 3.0
@@ -33,7 +33,7 @@ def fetch(url: str) -> reporting.Report:
     if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
         raise errors.InputError(
             f"--agent: {url} is no address of an agent",
-            instead=f"write one such as {top_sampling.DEFAULT_AGENT}",
+            instead=f"write one such as {sampling.DEFAULT_AGENT}",
         )
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:

@@ -2,7 +2,7 @@
 
 Between the question and the answer a process may end, and its id may become somebody else's. So
 each process is opened when the question is asked (a pidfd), then it is checked whose it is
-(:mod:`partage.cli.top_members`), and the signal goes through what was opened: it reaches that
+(:mod:`partage.cli.top.members`), and the signal goes through what was opened: it reaches that
 process or none. If it still lives after the check, the check was about it.
 """
 
@@ -12,7 +12,7 @@ import os
 import select
 import signal
 
-from partage.cli import top_members, top_pages
+from partage.cli.top import members, pages
 from partage.core import errors
 
 _NAMED = 3  # process ids in a question
@@ -27,7 +27,7 @@ class CannotSignal(errors.PartageError):
 class Aim:
     """The processes of a tenant, opened; to be closed."""
 
-    def __init__(self, target: top_pages.Target, number: signal.Signals) -> None:
+    def __init__(self, target: pages.Target, number: signal.Signals) -> None:
         self._target = target
         self._number = number
         self._opened: dict[int, int] = {}
@@ -70,7 +70,7 @@ class Aim:
             return
         except OSError as error:
             raise CannotSignal(f"pid {pid} cannot be opened ({error.strerror})") from error
-        if top_members.belongs(pid, self._target) and not _ended(fd):
+        if members.belongs(pid, self._target) and not _ended(fd):
             self._opened[pid] = fd
         else:
             os.close(fd)

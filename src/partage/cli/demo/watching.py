@@ -10,7 +10,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator
 
-from partage.cli import demo_judging
+from partage.cli.demo import judging
 from partage.core import errors
 from partage.local import viewing, views
 
@@ -28,7 +28,7 @@ class Watch:
 
     def __init__(self) -> None:
         self.views = 0
-        self.excesses: list[demo_judging.Excess] = []
+        self.excesses: list[judging.Excess] = []
         self._last: views.View | None = None
         self._foreign_mib: dict[str, int] = {}
         self._error: errors.PartageError | None = None
@@ -71,7 +71,7 @@ class Watch:
     def _take(self, view: views.View) -> None:
         if self._last is None:
             self._foreign_mib = {card.uuid: card.foreign_mib for card in view.cards}
-        self.excesses += demo_judging.excesses(view, self._foreign_mib)
+        self.excesses += judging.excesses(view, self._foreign_mib)
         with self._seen:
             self._last = view
             self.views += 1

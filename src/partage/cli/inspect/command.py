@@ -13,7 +13,9 @@ import click
 import msgspec
 import yaml
 
-from partage.cli import cluster_reading, inspection, mirroring, tables, top_sampling
+from partage.cli import cluster_reading, mirroring, tables
+from partage.cli.inspect import inspection
+from partage.cli.top import sampling
 
 UNKNOWN = "N/A"
 
@@ -40,7 +42,7 @@ Examples:
 @click.option(
     "--agent",
     metavar="URL",
-    default=top_sampling.DEFAULT_AGENT,
+    default=sampling.DEFAULT_AGENT,
     show_default=True,
     help="The agent that --live asks.",
 )
@@ -67,12 +69,13 @@ async def _inspected(cluster: cluster_reading.Cluster) -> inspection.Inspection:
 
 
 def _joined(found: inspection.Inspection, agent: str) -> inspection.Inspection:
-    from partage.cli import inspection_live, top_agent
+    from partage.cli.inspect import joining
+    from partage.cli.top import fetching
 
-    told = top_agent.fetch(agent)
+    told = fetching.fetch(agent)
     if not any(each.name == told.node for each in found.nodes):
         click.echo(f"The agent is that of node {told.node}, which is not shown.", err=True)
-    return inspection_live.joined(found, told)
+    return joining.joined(found, told)
 
 
 def _json(found: inspection.Inspection, _live: bool) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from partage.agent import reporting
-from partage.cli import top_looks
+from partage.cli.top import looks
 from partage.fence import roots
 from partage.local import places
 
@@ -24,30 +24,30 @@ _LEDGER_MEANT = (places.VARIABLE, places.SIMULATION)
 
 
 @contextlib.contextmanager
-def first_look(agent: str | None, root: Path | None) -> Iterator[top_looks.Look]:
+def first_look(agent: str | None, root: Path | None) -> Iterator[looks.Look]:
     """A look at what was named, or at what is usual here."""
     if agent is None and root is not None:
-        from partage.cli import top_folder
+        from partage.cli.top import folder
 
-        with top_folder.opened(roots.find(root)) as taken:
-            yield top_looks.of_agent(taken)
+        with folder.opened(roots.find(root)) as taken:
+            yield looks.of_agent(taken)
     elif found := _agent(agent):
         yield found
     else:
         from partage.local import viewing
 
         with viewing.opened() as taken_here:
-            yield top_looks.of_machine(taken_here)
+            yield looks.of_machine(taken_here)
 
 
-def _agent(named: str | None) -> top_looks.Look | None:
+def _agent(named: str | None) -> looks.Look | None:
     """An agent that was named must answer; the usual one need not be there."""
-    from partage.cli import top_agent
+    from partage.cli.top import fetching
 
     if named is not None:
-        return top_looks.of_agent(lambda: top_agent.fetch(named))
+        return looks.of_agent(lambda: fetching.fetch(named))
     if any(map(os.environ.get, _LEDGER_MEANT)):
         return None
-    with contextlib.suppress(top_agent.CannotFetch):
-        return top_looks.of_agent(lambda: top_agent.fetch(DEFAULT_AGENT))
+    with contextlib.suppress(fetching.CannotFetch):
+        return looks.of_agent(lambda: fetching.fetch(DEFAULT_AGENT))
     return None

@@ -9,7 +9,7 @@ import collections
 
 import msgspec
 
-from partage.cli import top_cells, top_pages
+from partage.cli.top import grid, pages
 
 _COLUMN = "COMPUTE"
 _HEADER = "LATELY"
@@ -21,9 +21,9 @@ class History:
     """What was seen of each card."""
 
     def __init__(self) -> None:
-        self._seen: dict[top_pages.Key, collections.deque[float | None]] = {}
+        self._seen: dict[pages.Key, collections.deque[float | None]] = {}
 
-    def add(self, page: top_pages.Page) -> None:
+    def add(self, page: pages.Page) -> None:
         """Remember a page; cards that are gone are forgotten."""
         column = page.cards.header.index(_COLUMN)
         for line in page.cards.lines:
@@ -32,16 +32,16 @@ class History:
         there = {line.key for line in page.cards.lines}
         self._seen = {key: seen for key, seen in self._seen.items() if key in there}
 
-    def shown(self, page: top_pages.Page) -> top_pages.Page:
+    def shown(self, page: pages.Page) -> pages.Page:
         """The page with its bars, and the past, where a small terminal has them too."""
         header = (*page.cards.header, _HEADER)
         first = [header.index(name) for name in _FIRST]
         order = [*first, *(i for i in range(len(header)) if i not in first)]
         lines = (self._line(line, order) for line in page.cards.lines)
-        cards = top_pages.Block(tuple(header[i] for i in order), tuple(lines))
+        cards = pages.Block(tuple(header[i] for i in order), tuple(lines))
         return msgspec.structs.replace(page, cards=cards)
 
-    def _line(self, line: top_pages.Line, order: list[int]) -> top_pages.Line:
+    def _line(self, line: pages.Line, order: list[int]) -> pages.Line:
         trend = tuple(self._seen.get(line.key, ()))
-        cells = (*line.cells, top_cells.Cell("", top_cells.Tone.FAINT, trend=trend))
+        cells = (*line.cells, grid.Cell("", grid.Tone.FAINT, trend=trend))
         return msgspec.structs.replace(line, cells=tuple(cells[i] for i in order))

@@ -1,0 +1,1 @@
+"""``partage inspect``: who has which card of a cluster."""
