@@ -14,9 +14,8 @@ import asyncio
 import contextlib
 import datetime as dt
 import logging
-import signal
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import NoReturn
 
 from aiohttp import web as aiohttp_web
@@ -40,13 +39,14 @@ from partage.agent import (
     web,
     world,
 )
-from partage.core import errors, grants
+from partage.core import grants
 from partage.devices import health, judging
 from partage.dialects import pods
 from partage.fence import levels, roots, usage
 from partage.kube import api as kube
 from partage.kube import credentials
 from partage.kubelet import checkpoint, folders
+from partage.services import listening, stopping
 
 log = logging.getLogger(__name__)
 
@@ -57,13 +57,13 @@ _SILENT_S = 60.0  # of the driver, after which people should look
 async def run(chosen: settings.Settings, *, started: Callable[[str], None]) -> None:
     """Serve until a signal says to stop; ``started`` is told where it listens."""
     known = credentials.load(chosen.kubeconfig or None, chosen.context or None)
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    stop = stopping.on_signals()
     async with kube.Api(known) as api:
         agent = Agent(chosen, api)
-        async with _listening(chosen, agent.application(), started):
-            await _until(stop, agent)
+        address = listening.Address(chosen.address, chosen.port)
+        async with listening.at(address, agent.application()) as url:
+            started(url)
+            await stopping.until(stop, agent.work())
 
 
 class Agent:
@@ -275,38 +275,6 @@ def _say_fence(found: levels.Probe) -> None:
             found.reason,
             found.remedy,
         )
-
-
-@contextlib.asynccontextmanager
-async def _listening(
-    chosen: settings.Settings, app: aiohttp_web.Application, started: Callable[[str], None]
-) -> AsyncIterator[None]:
-    runner = aiohttp_web.AppRunner(app, access_log=None)
-    await runner.setup()
-    try:
-        await aiohttp_web.TCPSite(runner, chosen.address, chosen.port).start()
-        started(f"http://{chosen.address}:{runner.addresses[0][1]}")
-        yield
-    except OSError as error:
-        raise errors.InputError(
-            f"cannot listen on {chosen.address} port {chosen.port}: {error.strerror or error}",
-            instead="choose another with --address or --port",
-        ) from error
-    finally:
-        await runner.cleanup()
-
-
-async def _until(stop: asyncio.Event, agent: Agent) -> None:
-    """Work until told to stop; what goes wrong inside ends it."""
-    working = asyncio.create_task(agent.work())
-    stopping = asyncio.create_task(stop.wait())
-    await asyncio.wait([working, stopping], return_when=asyncio.FIRST_COMPLETED)
-    stopping.cancel()
-    if working.done():
-        await working
-    working.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await working
 
 
 def _now() -> dt.datetime:

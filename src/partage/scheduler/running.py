@@ -12,15 +12,13 @@ it is put where the collector does not look.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import logging
 import os
 import secrets
-import signal
 import socket
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 from aiohttp import web
@@ -43,6 +41,7 @@ from partage.scheduler import (
     texts,
     units,
 )
+from partage.services import listening, stopping
 
 log = logging.getLogger(__name__)
 
@@ -52,20 +51,22 @@ _CONFIGMAPS = "/api/v1/namespaces/kube-system/configmaps"
 BIND_TIMEOUT_S = 4.0  # kube-scheduler waits five seconds for us
 _MARGIN_S = 1.0  # of the lease, beyond the longest bind
 _TICK_S = 0.25
-_GRACE_S = 5.0
 _YOUNG = 20_000  # objects that are made before the youngest are looked through
 
 
 async def run(chosen: settings.Settings, *, started: Callable[[str], None]) -> None:
     """Serve until a signal says to stop; ``started`` is told the address."""
     known = credentials.load(chosen.cluster.kubeconfig or None, chosen.cluster.context or None)
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    stop = stopping.on_signals()
+    server = chosen.server
+    address = listening.Address(server.address, server.port, serving.tls(server))
     async with kube.Api(known) as api:
         extender = Extender(chosen, api)
-        async with _listening(chosen.server, extender.application(), started):
-            await _until(stop, extender)
+        async with listening.at(address, extender.application()) as url:
+            started(url)
+            if warning := serving.exposure(server):
+                log.warning("%s", warning)
+            await stopping.until(stop, extender.work(), ending=extender.refuse)
         # Only now: a bind that was under way has ended, and another replica may begin.
         await extender.leave()
 
@@ -222,47 +223,6 @@ class Extender:
         if self._lease is not None and self._lease.left_s() < BIND_TIMEOUT_S + _MARGIN_S:
             return texts.NOT_LEADING
         return self.stopped()
-
-
-@contextlib.asynccontextmanager
-async def _listening(
-    server: settings.Server, app: web.Application, started: Callable[[str], None]
-) -> AsyncIterator[None]:
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=_GRACE_S)
-    await runner.setup()
-    context = serving.tls(server)
-    try:
-        site = web.TCPSite(runner, server.address, server.port, ssl_context=context)
-        await site.start()
-    except OSError as error:
-        await runner.cleanup()
-        raise settings.SettingsError(
-            f"cannot listen on {server.address} port {server.port}: {error.strerror or error}",
-            instead="choose another with --address or --port",
-        ) from error
-    warning = serving.exposure(server)
-    if warning:
-        log.warning("%s", warning)
-    port = runner.addresses[0][1]
-    started(f"{'https' if context else 'http'}://{server.address}:{port}")
-    try:
-        yield
-    finally:
-        await runner.cleanup()
-
-
-async def _until(stop: asyncio.Event, extender: Extender) -> None:
-    """Work until told to stop; what goes wrong inside ends it."""
-    working = asyncio.create_task(extender.work())
-    stopping = asyncio.create_task(stop.wait())
-    await asyncio.wait([working, stopping], return_when=asyncio.FIRST_COMPLETED)
-    stopping.cancel()
-    extender.refuse()
-    if working.done():
-        await working
-    working.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await working
 
 
 def _lease(leader: settings.Leader, api: kube.Api) -> lease.Lease | None:
