@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -66,9 +66,14 @@ def left_of(node: Node) -> dict[str, list[str]]:
     found = {
         "processes": [line for line in command_lines() if folder in line],
         "mounts": [line for line in mounts if folder in line],
-        "cgroups": [str(path) for path in Path("/sys/fs/cgroup").glob(f"**/{node.cgroup}")],
+        "cgroups": list(_folders("/sys/fs/cgroup", node.cgroup)),
     }
     return {kind: lines for kind, lines in found.items() if lines}
+
+
+def _folders(top: str, name: str) -> Iterator[str]:
+    """Those of that name, however deep; others may come and go meanwhile, which a walk ignores."""
+    return (f"{folder}/{name}" for folder, inner, _ in os.walk(top) if name in inner)
 
 
 def command_lines() -> list[str]:

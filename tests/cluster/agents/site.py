@@ -104,8 +104,16 @@ class Site:
         return self.node(node).exec(pod, container, *command)
 
     def environment(self, pod: str, container: str = "main") -> dict[str, str]:
-        """What a container has in its environment from its start."""
-        text = self.said(pod, "cat", "/proc/1/environ", container=container)
+        """What a container has in its environment from its start.
+
+        It is said to run a moment before its program does: until then its first process is runc's.
+        """
+
+        def of_program() -> str:
+            text = self.said(pod, "cat", "/proc/1/environ", container=container)
+            return "" if "_LIBCONTAINER_" in text else text
+
+        text: str = making.eventually(of_program)
         return dict(each.split("=", 1) for each in text.split("\0") if each)
 
     def cards(self, pod: str, container: str = "main") -> dict[str, int]:
