@@ -33,7 +33,10 @@ demo: native ## Show Partage at work on this machine, or on simulated cards
 	@$(BIN)/partage demo
 
 # Where nothing may be left out, the release compiler has to be there: some tests are about it.
-test: native $(if $(CI)$(PARTAGE_REQUIRE_ALL),$(READY_FOR_RELEASE)) ## Run the tests (ARGS=... goes to pytest)
+.PHONY: test-parts
+test-parts: native $(if $(CI)$(PARTAGE_REQUIRE_ALL),$(READY_FOR_RELEASE))
+
+test: test-parts ## Run the tests (ARGS=... goes to pytest)
 	@$(BIN)/python -m pytest $(ARGS)
 
 lint: setup ## Check format, style, types, layers and hygiene
