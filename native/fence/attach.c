@@ -188,6 +188,7 @@ static void forked(void)
     pools_forked();
     contexts_forked();
     physical_forked();
+    exports_forked();
     costs_forked();
     neighbours_forked();
 }

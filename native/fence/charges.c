@@ -20,6 +20,7 @@ APART static bool take_from_pools(int card, uint64_t bytes)
     if (card < 0 || bytes > quota_limit(card))
         return false;
     pools_press(card);
+    exports_refresh();
     return quota_take(card, bytes);
 }
 
@@ -54,8 +55,8 @@ CUresult charge_begin(struct charge *charge, uint64_t bytes)
 
 void charge_drop(struct charge *charge)
 {
-    if (charge->counted && charge->owner == slot_owner())
-        quota_give(charge->place.card, charge->bytes);
+    if (charge->counted)
+        quota_give_of(charge->owner, charge->place.card, charge->bytes);
     charge->counted = false;
 }
 
@@ -75,7 +76,7 @@ CUresult charge_end(struct charge *charge, CUresult result, enum ledger_kind kin
                                  .count = 1};
     struct ledger_entry stale;
     if (unlikely(ledger_put(&entry, &stale))) /* or it stays counted until the process ends */
-        quota_give(stale.card, stale.bytes);  /* the key is new, so that has ended unseen */
+        quota_give_of(charge->owner, stale.card, stale.bytes); /* the key is new, so that has ended unseen */
     if (unlikely(charge->owner != slot_owner()))
         quota_add(entry.card, entry.bytes); /* all was counted again before this was written down */
     return result;
@@ -109,12 +110,12 @@ APART static void given_back_to_pool(const struct ledger_entry *entry)
         pools_refresh();
 }
 
-void given_back(const struct ledger_entry *entry, CUresult result)
+void given_back(const struct ledger_entry *entry, CUresult result, uint64_t owner)
 {
     if (unlikely(result))
         ledger_add(entry); /* the driver did not free it, so it is still ours */
     else if (unlikely(entry->kind == LEDGER_POOLED))
         given_back_to_pool(entry);
     else
-        quota_give(entry->card, entry->bytes);
+        quota_give_of(owner, entry->card, entry->bytes);
 }

@@ -124,14 +124,14 @@ CREATE(cuCtxCreate_v4, (CUcontext * context, void *parameters, unsigned flags, C
 static void context_ended(CUcontext context)
 {
     struct ledger_entry entry;
-    uint64_t freed_bytes[PARTAGE_CARDS] = {0};
+    uint64_t freed_bytes[PARTAGE_CARDS] = {0}, owner = slot_owner();
     __atomic_add_fetch(&generation, 1, __ATOMIC_ACQ_REL);
     costs_forget_context(context);
     ledger_sweep(context, freed_bytes);
     for (int card = 0; card < (int)PARTAGE_CARDS; card++)
-        quota_give(card, freed_bytes[card]);
+        quota_give_of(owner, card, freed_bytes[card]);
     if (ledger_remove(LEDGER_CONTEXT, (uint64_t)context, &entry))
-        quota_give(entry.card, entry.bytes);
+        quota_give_of(owner, entry.card, entry.bytes);
     pools_refresh();
 }
 

@@ -17,6 +17,7 @@ typedef struct CUevent_opaque *CUevent;
 typedef struct CUfunc_opaque *CUfunction;
 typedef struct CUmod_opaque *CUmodule;
 typedef struct CUlib_opaque *CUlibrary;
+typedef struct CUkern_opaque *CUkernel;
 typedef struct CUarray_opaque *CUarray;
 typedef struct CUmipmap_opaque *CUmipmappedArray;
 typedef struct CUpool_opaque *CUmemoryPool;
@@ -34,6 +35,8 @@ enum {
     CUDA_ERROR_NOT_PERMITTED = 800,
 };
 enum {
+    CU_MEM_OPERATION_TYPE_MAP = 1,
+    CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR = 1,
     CU_MEM_LOCATION_TYPE_DEVICE = 1,
     CU_MEM_LOCATION_TYPE_DEVICE_LOCALITY_DOMAIN = 6,
     CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT = 5,
@@ -63,6 +66,19 @@ typedef struct {
     void *win32HandleMetaData;
     unsigned char allocFlags[8];
 } CUmemAllocationProp;
+typedef struct {
+    int resourceType;
+    void *resource;
+    int subresourceType;
+    union {
+        unsigned int sparseLevel[8];
+        struct { unsigned int layer; unsigned long long offset, size; } miptail;
+    } subresource;
+    int memOperationType, memHandleType;
+    CUmemHandle memHandle;
+    unsigned long long offset;
+    unsigned int deviceBitMask, flags, reserved[2];
+} CUarrayMapInfo;
 typedef struct {
     int allocType, handleTypes;
     CUmemLocation location;
@@ -125,6 +141,7 @@ typedef struct nvmlDevice_opaque *nvmlDevice_t;
 enum {
     NVML_SUCCESS = 0,
     NVML_ERROR_INVALID_ARGUMENT = 2,
+    NVML_ERROR_NOT_SUPPORTED = 3,
     NVML_ERROR_NO_PERMISSION = 4,
     NVML_ERROR_INSUFFICIENT_SIZE = 7,
     NVML_ERROR_LIBRARY_NOT_FOUND = 12,

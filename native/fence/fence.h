@@ -7,7 +7,7 @@
  *   quota      bytes taken from and given back to the tenant's quota
  *   ledger     what this process has: pointer or handle -> bytes, card, context
  *   charges    one allocation: take, ask the driver, write down or give back
- *   contexts, memory, physical, arrays, code, graphs           the wrappers that use memory
+ *   contexts, memory, physical, sharing, arrays, code, graphs  the wrappers that use memory
  *   pools, pooled, pool_lives                                  those whose memory a pool keeps
  *   launches, pacing, costs, kinds, neighbours                 the wrappers that use time
  *   views, nvml                                                what the card looks like
@@ -95,6 +95,9 @@ void slots_forked(void); /* the child has no memory on any card and needs a slot
 
 bool quota_take(int card, uint64_t bytes); /* false: over the quota */
 void quota_give(int card, uint64_t bytes);
+/* For what leaves the ledger after `owner` was asked of slot_owner(): if all was counted again since,
+ * it may not have been counted any more. */
+void quota_give_of(uint64_t owner, int card, uint64_t bytes);
 void quota_add(int card, uint64_t bytes); /* what the process has already */
 uint64_t quota_used(int card);
 uint64_t quota_limit(int card);
@@ -185,14 +188,15 @@ void charge_drop(struct charge *charge);
 #define GIVE_BACK(kind, key, free)                                                                 \
     ({                                                                                             \
         struct ledger_entry entry_;                                                                \
+        uint64_t owner_ = slot_owner();                                                            \
         bool known_ = fence_enter() == FENCE_HELD && take_out(kind, (uint64_t)(key), &entry_);     \
         CUresult result_ = known_ || driver_load(NULL) ? (free) : CUDA_ERROR_NO_DEVICE;            \
         if (known_)                                                                                \
-            given_back(&entry_, result_);                                                          \
+            given_back(&entry_, result_, owner_);                                                  \
         result_;                                                                                   \
     })
 bool take_out(enum ledger_kind kind, uint64_t key, struct ledger_entry *entry);
-void given_back(const struct ledger_entry *entry, CUresult result);
+void given_back(const struct ledger_entry *entry, CUresult result, uint64_t owner);
 
 /* ---- pools and graphs --------------------------------------------------------------------------- */
 
@@ -212,6 +216,9 @@ int capture_mode(int mode); /* of this thread, from now on; returns the one it w
 void pools_forked(void);
 uint64_t physical_add(int card, uint64_t bytes, uint32_t holders); /* returns its number */
 void physical_drop(uint64_t number, uint32_t holders); /* after the last, nothing is counted */
+uint64_t physical_hold(CUmemHandle handle); /* by something else; its number, 0: not counted */
+void exports_refresh(void); /* which exported descriptors are closed? */
+void exports_forked(void);
 void contexts_forked(void);
 uint64_t contexts_bytes(int card); /* of primary contexts */
 uint64_t pools_bytes(int card);

@@ -56,6 +56,11 @@
     X(cuMemUnmap, cuMemUnmap, 10020, 0)                                                            \
     X(cuMemRetainAllocationHandle, cuMemRetainAllocationHandle, 11000, 0)                          \
     X(cuMemImportFromShareableHandle, cuMemImportFromShareableHandle, 10020, 0)                    \
+    X(cuMemExportToShareableHandle, cuMemExportToShareableHandle, 10020, 0)                        \
+    X(cuMemMapArrayAsync, cuMemMapArrayAsync, 11010, 0)                                            \
+    X(cuMemMapArrayAsync_ptsz, cuMemMapArrayAsync, 11010, 1)                                       \
+    X(cuMulticastBindMem, cuMulticastBindMem, 12010, 0)                                            \
+    X(cuMulticastBindMem_v2, cuMulticastBindMem, 13010, 0)                                         \
     /* arrays */                                                                                   \
     X(cuArrayCreate, cuArrayCreate, 2000, 0)                                                       \
     X(cuArrayCreate_v2, cuArrayCreate, 3020, 0)                                                    \
@@ -73,6 +78,10 @@
     X(cuLibraryLoadData, cuLibraryLoadData, 12000, 0)                                              \
     X(cuLibraryLoadFromFile, cuLibraryLoadFromFile, 12000, 0)                                      \
     X(cuLibraryUnload, cuLibraryUnload, 12000, 0)                                                  \
+    X(cuLibraryGetModule, cuLibraryGetModule, 12000, 0)                                            \
+    X(cuLibraryGetGlobal, cuLibraryGetGlobal, 12000, 0)                                            \
+    X(cuLibraryGetManaged, cuLibraryGetManaged, 12000, 0)                                          \
+    X(cuKernelGetFunction, cuKernelGetFunction, 12000, 0)                                          \
     /* graphs */                                                                                   \
     X(cuGraphInstantiate, cuGraphInstantiate, 10000, 0)                                            \
     X(cuGraphInstantiate_v2, cuGraphInstantiate, 11000, 0)                                         \
@@ -115,7 +124,8 @@
     X(nvmlDeviceGetMPSComputeRunningProcesses_v2)                                                  \
     X(nvmlDeviceGetMPSComputeRunningProcesses_v3)                                                  \
     X(nvmlDeviceGetProcessUtilization)                                                             \
-    X(nvmlDeviceGetProcessesUtilizationInfo)
+    X(nvmlDeviceGetProcessesUtilizationInfo)                                                       \
+    X(nvmlDeviceGetRunningProcessDetailList)
 
 /* Called, not wrapped. */
 #define CUDA_CALLS(X)                                                                              \
@@ -141,6 +151,7 @@
     X(cuDeviceGetMemPool)                                                                          \
     X(cuPointerGetAttribute)                                                                       \
     X(cuMemGetAllocationPropertiesFromHandle)                                                      \
+    X(cuKernelGetLibrary)                                                                          \
     X(cuArrayGetMemoryRequirements)                                                                \
     X(cuMipmappedArrayGetMemoryRequirements)                                                       \
     X(cuGraphGetNodes)                                                                             \

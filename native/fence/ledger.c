@@ -1,16 +1,16 @@
 /* What this process has: pointer or handle -> bytes, card, context.
  *
  * Open addressing without tombstones, so the cost of a look-up does not depend on history; in
- * shards with a lock each, so that threads rarely meet; it is held for a dozen instructions, hence
- * no mutex. Memory comes from mmap: the program's
- * allocator may itself be waiting for us. */
+ * shards with a lock each, so that threads rarely meet; it is mostly held for a dozen instructions,
+ * hence no mutex. Memory comes from mmap: the program's allocator may itself be waiting for us. */
 #define _GNU_SOURCE
 #include "fence.h"
 #include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 
-enum { SHARDS = 16, FIRST_ENTRIES = 256 };
+enum { SHARDS = 16, FIRST_ENTRIES = 256, YIELDS = 16, PAUSE_NS = 20000 };
 
 static struct shard {
     struct ledger_entry *entries; /* kind 0: empty */
@@ -20,8 +20,14 @@ static struct shard {
 
 APART static void lock_after_others(struct shard *shard)
 {
-    while (__atomic_exchange_n(&shard->locked, true, __ATOMIC_ACQUIRE))
-        sched_yield(); /* its holder may not be running */
+    const struct timespec pause = {0, PAUSE_NS};
+    struct calm calm = calm_begin();
+    for (int turn = 1; __atomic_exchange_n(&shard->locked, true, __ATOMIC_ACQUIRE); turn++)
+        if (turn < YIELDS)
+            sched_yield();
+        else
+            nanosleep(&pause, NULL); /* for whom we have precedence, a yield is no turn */
+    calm_end(calm);
 }
 
 static inline void lock(struct shard *shard)
@@ -67,10 +73,11 @@ APART static bool grow(struct shard *shard)
             larger.entries[position(&larger, hash(entry->kind, entry->key), entry->kind,
                                     entry->key)] = *entry;
     }
-    if (shard->entries)
-        munmap(shard->entries, shard->size * sizeof *shard->entries);
-    shard->entries = larger.entries;
+    struct shard old = *shard;
+    shard->entries = larger.entries; /* first: a fork in between unmaps what it finds here */
     shard->size = larger.size;
+    if (old.entries)
+        munmap(old.entries, old.size * sizeof *old.entries);
     return true;
 }
 

@@ -80,13 +80,18 @@ CUresult cuMemFree(CUdeviceptr_v1 pointer)
     return GIVE_BACK(LEDGER_MEMORY, pointer, REAL(cuMemFree)(pointer));
 }
 
-/* Of a pool's memory nothing is written down here: see pools.c. */
+/* Of a pool's memory nothing is written down here: see pools.c. While a stream is captured nothing
+ * is freed: a graph will do it. */
 CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream stream)
 {
+    if (fence_enter() == FENCE_HELD && stream_capturing(stream, false))
+        return REAL(cuMemFreeAsync)(pointer, stream);
     return GIVE_BACK(LEDGER_MEMORY, pointer, REAL(cuMemFreeAsync)(pointer, stream));
 }
 
 CUresult cuMemFreeAsync_ptsz(CUdeviceptr pointer, CUstream stream)
 {
+    if (fence_enter() == FENCE_HELD && stream_capturing(stream, true))
+        return REAL(cuMemFreeAsync_ptsz)(pointer, stream);
     return GIVE_BACK(LEDGER_MEMORY, pointer, REAL(cuMemFreeAsync_ptsz)(pointer, stream));
 }

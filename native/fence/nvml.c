@@ -172,3 +172,13 @@ nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t device,
     info->processSamplesCount = kept;
     return result;
 }
+
+/* Of confidential computing; others have the lists above. */
+nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device, void *processes)
+{
+    if (!ready())
+        return NVML_ERROR_LIBRARY_NOT_FOUND;
+    return card_of_handle(device) < 0
+               ? REAL(nvmlDeviceGetRunningProcessDetailList)(device, processes)
+               : NVML_ERROR_NOT_SUPPORTED;
+}

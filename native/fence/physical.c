@@ -2,7 +2,8 @@
  *
  * The memory exists as long as a handle or a mapping of it does. It has a number here, which its
  * handles and its mappings lead to, and which counts them. Memory that another process created and
- * this one imported is counted from its first mapping on: its creator may end before us. */
+ * this one imported is counted from its first mapping on: its creator may end before us. What else
+ * may keep memory is in sharing.c. */
 #define _GNU_SOURCE
 #include "fence.h"
 #include <pthread.h>
@@ -26,14 +27,24 @@ uint64_t physical_add(int card, uint64_t bytes, uint32_t holders)
 void physical_drop(uint64_t number, uint32_t holders)
 {
     struct ledger_entry memory;
+    uint64_t owner = slot_owner();
     if (ledger_count(LEDGER_PHYSICAL, number, -(int32_t)holders, &memory))
-        quota_give(memory.card, memory.bytes);
+        quota_give_of(owner, memory.card, memory.bytes);
 }
 
 static void keep(uint64_t number)
 {
     struct ledger_entry memory;
     ledger_count(LEDGER_PHYSICAL, number, 1, &memory);
+}
+
+uint64_t physical_hold(CUmemHandle handle)
+{
+    struct ledger_entry entry;
+    if (fence_enter() != FENCE_HELD || !ledger_find(LEDGER_HANDLE, handle, &entry))
+        return 0;
+    keep(entry.bytes);
+    return entry.bytes;
 }
 
 static void add_handle(uint64_t handle, uint64_t number)
@@ -54,6 +65,8 @@ CUresult cuMemCreate(CUmemHandle *handle, size_t bytes, const CUmemAllocationPro
     if (state == FENCE_OPEN || !handle || !properties || !on_card(properties->location.type))
         return REAL(cuMemCreate)(handle, bytes, properties, flags);
     struct place place = {.card = card_of_device(properties->location.id)};
+    if (place.card == NOT_THERE) /* the driver has its own answer to that */
+        return REAL(cuMemCreate)(handle, bytes, properties, flags);
     struct charge charge;
     CUresult result = charge_begin_on(&charge, place, bytes);
     if (result)
@@ -96,6 +109,7 @@ CUresult cuMemRelease(CUmemHandle handle)
         physical_drop(entry.bytes, 1);
     }
     pthread_mutex_unlock(&physical_lock);
+    exports_refresh();
     return result;
 }
 
@@ -155,6 +169,7 @@ CUresult cuMemUnmap(CUdeviceptr pointer, size_t bytes)
         physical_drop(mapping.owner, 1);
     }
     pthread_mutex_unlock(&physical_lock);
+    exports_refresh();
     return result;
 }
 

@@ -65,6 +65,12 @@ CU cuMemMap(CUdeviceptr, size_t, size_t, CUmemHandle, unsigned long long);
 CU cuMemUnmap(CUdeviceptr, size_t);
 CU cuMemRetainAllocationHandle(CUmemHandle *, void *);
 CU cuMemImportFromShareableHandle(CUmemHandle *, void *, int);
+CU cuMemExportToShareableHandle(void *, CUmemHandle, int, unsigned long long);
+CU cuMemMapArrayAsync(CUarrayMapInfo *, unsigned, CUstream);
+CU cuMemMapArrayAsync_ptsz(CUarrayMapInfo *, unsigned, CUstream);
+CU cuMulticastBindMem(CUmemHandle, size_t, CUmemHandle, size_t, size_t, unsigned long long);
+CU cuMulticastBindMem_v2(CUmemHandle, CUdevice, size_t, CUmemHandle, size_t, size_t,
+                         unsigned long long);
 CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *, CUmemHandle);
 
 CU cuArrayCreate(CUarray *, const CUDA_ARRAY_DESCRIPTOR_v1 *);
@@ -87,6 +93,11 @@ CU cuLibraryLoadData(CUlibrary *, const void *, int *, void **, unsigned, int *,
 CU cuLibraryLoadFromFile(CUlibrary *, const char *, int *, void **, unsigned, int *, void **,
                          unsigned);
 CU cuLibraryUnload(CUlibrary);
+CU cuLibraryGetModule(CUmodule *, CUlibrary);
+CU cuLibraryGetGlobal(CUdeviceptr *, size_t *, CUlibrary, const char *);
+CU cuLibraryGetManaged(CUdeviceptr *, size_t *, CUlibrary, const char *);
+CU cuKernelGetFunction(CUfunction *, CUkernel);
+CUresult cuKernelGetLibrary(CUlibrary *, CUkernel);
 
 CU cuGraphInstantiate(CUgraphExec *, CUgraph, CUgraphNode *, char *, size_t);
 CU cuGraphInstantiate_v2(CUgraphExec *, CUgraph, CUgraphNode *, char *, size_t);
@@ -147,4 +158,5 @@ NV nvmlDeviceGetMPSComputeRunningProcesses_v3(nvmlDevice_t, unsigned *, nvmlProc
 NV nvmlDeviceGetProcessUtilization(nvmlDevice_t, nvmlProcessUtilizationSample_t *, unsigned *,
                                    unsigned long long);
 NV nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t, nvmlProcessesUtilizationInfo_v1_t *);
+NV nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t, void *);
 nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t, char *, unsigned);

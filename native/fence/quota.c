@@ -79,8 +79,6 @@ APART static bool take_after_others(int card, uint64_t bytes)
     for (int attempt = 1; worth_another(card, bytes, attempt); attempt++) {
         if ((slot = slot_mine()) >= 0 && try_take(card, slot, bytes))
             return true;
-        if (__atomic_load_n(&fence_region->slots_used, __ATOMIC_RELAXED) == 1)
-            break; /* nobody else could be giving anything back */
         wait_a_little(attempt, slot);
     }
     return false;
@@ -101,6 +99,12 @@ void quota_give(int card, uint64_t bytes)
     int slot = slot_kept(); /* lost: all will be counted again, and this is no longer part of it */
     if (likely(slot >= 0))
         __atomic_sub_fetch(&fence_region->used_bytes[card][slot], bytes, __ATOMIC_SEQ_CST);
+}
+
+void quota_give_of(uint64_t owner, int card, uint64_t bytes)
+{
+    if (likely(owner == slot_owner()))
+        quota_give(card, bytes);
 }
 
 void quota_add(int card, uint64_t bytes)

@@ -14,6 +14,7 @@ STRUCTS = {
     "CUuuid": ["bytes"],
     "CUmemLocation": ["type", "id"],
     "CUmemAllocationProp": ["type", "requestedHandleTypes", "location", "allocFlags"],
+    "CUarrayMapInfo": ["resourceType", "memOperationType", "memHandle", "offset", "reserved"],
     "CUmemPoolProps": ["allocType", "handleTypes", "location", "maxSize", "usage"],
     "CUDA_MEM_ALLOC_NODE_PARAMS": ["poolProps", "accessDescs", "accessDescCount", "bytesize"],
     "CUDA_GRAPH_INSTANTIATE_PARAMS": ["flags", "hUploadStream", "hErrNode_out", "result_out"],

@@ -8,6 +8,7 @@
 #define _GNU_SOURCE
 #include <cudaTypedefs.h>
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include "sim_check.h"
 
@@ -156,6 +157,7 @@ static size_t of_nccl(void)
     OK(FUNCTION(cuMemRetainAllocationHandle, 11000)(&handle, (void *)on_card));
     OK(FUNCTION(cuMemExportToShareableHandle, 10020)(&file, handle,
                                                      CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    close(file); /* which keeps the memory like a handle */
     OK(FUNCTION(cuMemRelease, 10020)(handle));
     CHECK(before - available() == bytes);
     OK(FUNCTION(cuMemUnmap, 10020)(on_card, bytes));
