@@ -59,7 +59,9 @@ def test_a_file_counts_as_what_it_takes(
     assert tenant.counted() == before == tenant.machine.truth()
 
 
-def test_a_variable_that_fits_is_not_refused(tenant: fenced.Tenant, process: fenced.Process) -> None:
+def test_a_variable_that_fits_is_not_refused(
+    tenant: fenced.Tenant, process: fenced.Process
+) -> None:
     """The bound is what it takes, not twice that."""
     process(f"m = made('cuModuleLoadData', {image('bytes', 700 * MIB)!r}.encode())")
     assert tenant.counted() == tenant.machine.truth()

@@ -12,6 +12,7 @@ from tests.native.fenced import CONTEXT_BYTES, MIB, OUT_OF_MEMORY
 INVALID_DEVICE = 101
 FORMS = ("cuMemFreeAsync", "cuMemFreeAsync_ptsz")
 
+
 @pytest.mark.parametrize("form", FORMS)
 def test_a_free_that_is_captured_frees_nothing(
     tenant: fenced.Tenant, process: fenced.Process, form: str

@@ -10,6 +10,8 @@ import os
 import signal
 from pathlib import Path
 
+import pytest
+
 from partage.fence import limits
 from tests import leaving_out
 from tests.native import fenced
@@ -97,16 +99,17 @@ def test_7_what_a_killed_process_had_is_free_for_a_neighbour_at_once(
     assert neighbour("memory_info()")[0] == GIB + CONTEXT_BYTES - 900 * MIB
 
 
+@pytest.mark.parametrize(("way", "stride"), [("linear", 37), ("pooled", 97), ("physical", 97)])
 def test_8_a_writer_killed_at_any_instruction_blocks_nobody(
-    machine: fenced.Machine, tmp_path: Path
+    machine: fenced.Machine, tmp_path: Path, way: str, stride: int
 ) -> None:
-    """One who died while writing left others spinning: here one dies at every 37th instruction.
+    """One who died while writing left others spinning: here one dies at every few instructions.
 
     Of an allocation and a free, driver included; after each death a neighbour gets all there is.
     """
     tenant = machine.tenant(memory_bytes=CONTEXT_BYTES + GIB)
     stepper = fenced.compiled(tmp_path / "stepper", "stepper.c")
-    ran = machine.run(stepper, "37", "1024", environment=tenant.environment)
+    ran = machine.run(stepper, way, str(stride), "1024", environment=tenant.environment)
     if ran.returncode == 3:
         leaving_out.leave_out("ptrace", "to stop a process at each instruction")
     assert (ran.returncode, ran.stderr) == (0, "")

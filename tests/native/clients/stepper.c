@@ -1,8 +1,8 @@
 /* Kills a process at one instruction after another of an allocation and a free, and has another
  * process of the tenant allocate all there is after each death. Prints how many deaths there were.
  *
- *   stepper STRIDE MIB       the one who kills; a victim dies at every STRIDE-th instruction
- *   stepper victim           allocates and frees once, between two stops
+ *   stepper WAY STRIDE MIB   the one who kills; a victim dies at every STRIDE-th instruction
+ *   stepper victim WAY       allocates and frees once, between two stops: linear, pooled or physical
  *   stepper survivor MIB     for each byte that comes in, allocates so much and answers with a byte
  */
 #define _GNU_SOURCE
@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { VICTIM_BYTES = 64 << 20 };
+enum { FIRST_BYTES = 2 << 20, VICTIM_BYTES = 64 << 20 };
 
 static void begin(void)
 {
@@ -24,15 +24,49 @@ static void begin(void)
         exit(1);
 }
 
-static int victim(void)
+static void linear(size_t bytes)
 {
     CUdeviceptr pointer;
+    cuMemAlloc(&pointer, bytes);
+    cuMemFree(pointer);
+}
+
+static void pooled(size_t bytes)
+{
+    CUdeviceptr pointer;
+    cuMemAllocAsync(&pointer, bytes, 0);
+    cuMemFreeAsync(pointer, 0);
+    cuStreamSynchronize(0);
+}
+
+static void physical(size_t bytes)
+{
+    CUmemAllocationProp on_card = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                   .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    CUmemGenericAllocationHandle handle;
+    CUdeviceptr at;
+    cuMemCreate(&handle, bytes, &on_card, 0);
+    cuMemAddressReserve(&at, bytes, 0, 0, 0);
+    cuMemMap(at, bytes, 0, handle, 0);
+    cuMemRelease(handle);
+    cuMemUnmap(at, bytes);
+    cuMemAddressFree(at, bytes);
+}
+
+static const struct {
+    const char *name;
+    void (*once)(size_t);
+} WAYS[] = {{"linear", linear}, {"pooled", pooled}, {"physical", physical}};
+
+static int victim(const char *way)
+{
+    int i = 0;
+    while (strcmp(WAYS[i].name, way))
+        i++;
     begin();
-    cuMemAlloc(&pointer, 1); /* what is found at the first call is not found again */
-    cuMemFree(pointer);
+    WAYS[i].once(FIRST_BYTES); /* what is found at the first call is not found again */
     raise(SIGSTOP);
-    cuMemAlloc(&pointer, VICTIM_BYTES);
-    cuMemFree(pointer);
+    WAYS[i].once(VICTIM_BYTES);
     raise(SIGSTOP);
     return 0;
 }
@@ -79,12 +113,12 @@ static int stopped_by(pid_t child, int signal)
     return waitpid(child, &status, 0) == child && WIFSTOPPED(status) && WSTOPSIG(status) == signal;
 }
 
-static pid_t start_victim(void)
+static pid_t start_victim(const char *way)
 {
     pid_t child = fork();
     if (!child) {
         ptrace(PTRACE_TRACEME, 0, 0, 0);
-        execl("/proc/self/exe", "stepper", "victim", NULL);
+        execl("/proc/self/exe", "stepper", "victim", way, NULL);
         exit(1);
     }
     if (!stopped_by(child, SIGTRAP) || ptrace(PTRACE_CONT, child, 0, 0) ||
@@ -106,13 +140,13 @@ static int step(pid_t child, long steps)
     return 1;
 }
 
-static int kill_all(long stride, const char *mib)
+static int kill_all(const char *way, long stride, const char *mib)
 {
     int going = 1;
     long deaths = 0;
     start_survivor(mib);
     for (long steps = 0; going; steps += stride, deaths++) {
-        pid_t child = start_victim();
+        pid_t child = start_victim(way);
         going = step(child, steps);
         kill(child, SIGKILL);
         waitpid(child, NULL, 0);
@@ -129,9 +163,9 @@ static int kill_all(long stride, const char *mib)
 
 int main(int count, char **arguments)
 {
-    if (count > 1 && !strcmp(arguments[1], "victim"))
-        return victim();
+    if (count > 2 && !strcmp(arguments[1], "victim"))
+        return victim(arguments[2]);
     if (count > 2 && !strcmp(arguments[1], "survivor"))
         return survivor((size_t)atoll(arguments[2]) << 20);
-    return count > 2 ? kill_all(atol(arguments[1]), arguments[2]) : 2;
+    return count > 3 ? kill_all(arguments[1], atol(arguments[2]), arguments[3]) : 2;
 }
