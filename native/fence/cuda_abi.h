@@ -33,6 +33,7 @@ enum {
     CUDA_ERROR_NOT_FOUND = 500,
     CUDA_ERROR_NOT_READY = 600,
     CUDA_ERROR_NOT_PERMITTED = 800,
+    CUDA_ERROR_NOT_SUPPORTED = 801,
 };
 enum {
     CU_MEM_OPERATION_TYPE_MAP = 1,
@@ -99,6 +100,14 @@ typedef struct {
     CUgraphNode hErrNode_out;
     int result_out;
 } CUDA_GRAPH_INSTANTIATE_PARAMS;
+typedef struct {
+    int type, reserved0[3];
+    union {
+        CUgraph graph; /* of a node that is one */
+        char asBytes[232];
+    };
+    long long reserved2;
+} CUgraphNodeParams;
 typedef struct {
     size_t Width, Height;
     int Format;

@@ -116,7 +116,7 @@ enum ledger_kind {
                         left of a pool that was destroyed */
     LEDGER_HANDLE,   /* of physical memory; `bytes` is its number */
     LEDGER_MAPPING,  /* of physical memory; `owner` is its number */
-    LEDGER_GRAPH,    /* an executable one; `card` is a device, `count` when it last ran: pooled.c */
+    LEDGER_GRAPH,    /* what an executable one takes on a device, `card`; `count`: see pooled.c */
 };
 
 struct ledger_entry {
@@ -204,13 +204,14 @@ extern int pools_in_use; /* 0: this process never used a pool or graph memory */
 static inline bool pools_used(void) { return __atomic_load_n(&pools_in_use, __ATOMIC_ACQUIRE); }
 void pools_press(int card);   /* make room: return what pools keep but do not use */
 void pools_refresh(void);     /* count what pools keep now */
+enum { GRAPH_DEVICES = 64 }; /* graphs with memory on a later one are refused */
 struct run { /* a launch or an upload of a graph */
     CUresult (*call)(CUgraphExec, CUstream);
     CUgraphExec exec;
     CUstream stream;
     bool per_thread;
 };
-CUresult graph_memory_take(const struct ledger_entry *graph, const struct run *run);
+CUresult graph_memory_take(const struct ledger_entry *parts, int count, const struct run *run);
 bool stream_capturing(CUstream stream, bool per_thread);
 int capture_mode(int mode); /* of this thread, from now on; returns the one it was in */
 void pools_forked(void);

@@ -89,6 +89,10 @@
     X(cuGraphInstantiateWithParams, cuGraphInstantiateWithParams, 12000, 0)                        \
     X(cuGraphInstantiateWithParams_ptsz, cuGraphInstantiateWithParams, 12000, 1)                   \
     X(cuGraphExecDestroy, cuGraphExecDestroy, 10000, 0)                                            \
+    X(cuGraphExecUpdate, cuGraphExecUpdate, 10020, 0)                                              \
+    X(cuGraphExecUpdate_v2, cuGraphExecUpdate, 12000, 0)                                           \
+    X(cuGraphExecChildGraphNodeSetParams, cuGraphExecChildGraphNodeSetParams, 11010, 0)            \
+    X(cuGraphExecNodeSetParams, cuGraphExecNodeSetParams, 12020, 0)                                \
     X(cuGraphUpload, cuGraphUpload, 11010, 0)                                                      \
     X(cuGraphUpload_ptsz, cuGraphUpload, 11010, 1)                                                 \
     X(cuGraphLaunch, cuGraphLaunch, 10000, 0)                                                      \

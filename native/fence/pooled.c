@@ -143,30 +143,57 @@ CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *pointer, size_t bytes, CUmemo
     return allocate((struct request){pointer, bytes, pool, stream, true});
 }
 
-static CUresult run_graph(struct pool *pool, const struct ledger_entry *graph, const struct run *run)
+static bool take_part(const struct ledger_entry *part, const struct run *run, uint64_t *bytes)
 {
-    uint64_t bytes = round_up(graph->bytes, PHYSICAL_GRAIN_BYTES);
-    bool has_memory = graph->count == graph_trims;
-    if (has_memory && !quota_take(pool->card, bytes))
-        bytes = 0;
-    else if (!has_memory && !pool_take(&pool, bytes, run->stream, run->per_thread))
-        return pool_refuse(pool);
+    struct pool *pool = pool_know(NULL, part->card);
+    *bytes = round_up(part->bytes, PHYSICAL_GRAIN_BYTES);
+    if (pool && part->count == graph_trims) {
+        *bytes = quota_take(pool->card, *bytes) ? *bytes : 0;
+        return true;
+    }
+    if (pool && pool_take(&pool, *bytes, run->stream, run->per_thread))
+        return true;
+    pool_refuse(pool);
+    return false;
+}
+
+/* On every card, or on none. */
+static bool take_parts(const struct ledger_entry *parts, int count, const struct run *run,
+                       uint64_t *bytes)
+{
+    int taken = 0;
+    while (taken < count && take_part(&parts[taken], run, &bytes[taken]))
+        taken++;
+    if (taken == count)
+        return true;
+    while (taken--)
+        quota_give(card_of_device(parts[taken].card), bytes[taken]);
+    return false;
+}
+
+static CUresult run_graph(const struct ledger_entry *parts, int count, const struct run *run)
+{
+    uint64_t bytes[GRAPH_DEVICES];
+    if (!take_parts(parts, count, run, bytes))
+        return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = run->call(run->exec, run->stream);
-    pool_settle(pool, bytes);
-    struct ledger_entry ran = *graph;
-    ran.count = graph_trims;
-    if (!result)
-        ledger_add(&ran);
+    graph_trims += parts->count != graph_trims; /* it may have what another one had */
+    for (int i = 0; i < count; i++) {
+        pool_settle(pool_know(NULL, parts[i].card), bytes[i]);
+        struct ledger_entry ran = parts[i];
+        ran.count = graph_trims;
+        if (!result)
+            ledger_add(&ran);
+    }
     return result;
 }
 
-/* A graph that ran since unused memory was last returned still has its own, and is not refused what
- * it has. */
-CUresult graph_memory_take(const struct ledger_entry *graph, const struct run *run)
+/* The graph that ran last still has its memory, unless what is unused was returned since, and is
+ * not refused what it has. */
+CUresult graph_memory_take(const struct ledger_entry *parts, int count, const struct run *run)
 {
     pools_enter();
-    struct pool *pool = pool_know(NULL, graph->card);
-    CUresult result = pool ? run_graph(pool, graph, run) : CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result = run_graph(parts, count, run);
     pools_leave();
     return result;
 }

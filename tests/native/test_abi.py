@@ -18,6 +18,7 @@ STRUCTS = {
     "CUmemPoolProps": ["allocType", "handleTypes", "location", "maxSize", "usage"],
     "CUDA_MEM_ALLOC_NODE_PARAMS": ["poolProps", "accessDescs", "accessDescCount", "bytesize"],
     "CUDA_GRAPH_INSTANTIATE_PARAMS": ["flags", "hUploadStream", "hErrNode_out", "result_out"],
+    "CUgraphNodeParams": ["type", "graph", "reserved2"],
     "CUDA_ARRAY_DESCRIPTOR": ["Width", "Height", "Format", "NumChannels"],
     "CUDA_ARRAY3D_DESCRIPTOR": ["Width", "Height", "Depth", "Format", "NumChannels", "Flags"],
     "CUDA_ARRAY_DESCRIPTOR_v1": ["Width", "Height", "Format", "NumChannels"],

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.native import fenced
-from tests.native.fenced import CONTEXT_BYTES, GIB, MIB, OUT_OF_MEMORY
+from tests.native.fenced import CONTEXT_BYTES, GIB, INVALID_VALUE, MIB, OUT_OF_MEMORY
 
 KEEP_ALL = "call('cuMemPoolSetAttribute', {pool}, 4, byref(c_uint64(2**64 - 1)))"
 DEFAULT_POOL = "made('cuDeviceGetDefaultMemPool', 0)"
+NOT_SUPPORTED = 801
+GRAPHS = "from tests.native.ways_graphs import *"
+UPDATES = {
+    "cuGraphExecUpdate": "call('cuGraphExecUpdate', runnable, {}, 0, byref(c_uint64()))",
+    "cuGraphExecUpdate_v2": "call('cuGraphExecUpdate_v2', runnable, {}, byref((c_uint64 * 3)()))",
+}
 
 
 def assert_agreed(tenant: fenced.Tenant, process: fenced.Process, expected: int) -> None:
@@ -107,6 +115,149 @@ def test_a_graph_that_is_uploaded_as_it_is_made_is_counted(
     assert_agreed(tenant, process, CONTEXT_BYTES)
     process(upload.format("300 * MIB"))
     assert tenant.counted() == tenant.machine.truth()
+
+
+@pytest.mark.parametrize("update", UPDATES)
+@pytest.mark.parametrize("form", ["spread({})", "nested({})[0]"])
+def test_a_graph_that_was_updated_is_held_to_what_it_takes_now(
+    tenant: fenced.Tenant, process: fenced.Process, update: str, form: str
+) -> None:
+    """More than when it was instantiated, at whatever depth; and less again."""
+    process(GRAPHS)
+    process(f"small, large, medium = [{form.format('n * MIB')} for n in (2, 4096, 600)]")
+    process("runnable = instantiated(small); call('cuGraphLaunch', runnable, 0)")
+    assert_agreed(tenant, process, CONTEXT_BYTES + 2 * MIB)
+    process(UPDATES[update].format("large"))
+    assert process.code("call('cuGraphLaunch', runnable, 0)") == OUT_OF_MEMORY
+    process(UPDATES[update].format("medium"))
+    process("call('cuGraphLaunch', runnable, 0)")
+    assert_agreed(tenant, process, CONTEXT_BYTES + 600 * MIB)
+
+
+def test_an_update_that_fails_changes_no_demand(
+    tenant: fenced.Tenant, process: fenced.Process
+) -> None:
+    """Of another shape: the graph takes what it took, and is still held to it."""
+    process("small, large = nested(2 * MIB)[0], nested(4 * GIB)[0]")
+    process("runnable = instantiated(large); flat = made('cuGraphCreate', 0)")
+    assert process.code(UPDATES["cuGraphExecUpdate_v2"].format("flat"))
+    assert process.code("call('cuGraphLaunch', runnable, 0)") == OUT_OF_MEMORY
+    process("runnable = instantiated(small)")
+    assert process.code(UPDATES["cuGraphExecUpdate_v2"].format("large"))  # is instantiated itself
+    process("call('cuGraphLaunch', runnable, 0)")
+    assert_agreed(tenant, process, CONTEXT_BYTES + 2 * MIB)
+
+
+def test_a_child_of_an_executable_graph_gets_no_memory_nodes(
+    process: fenced.Process,
+) -> None:
+    """What such a child takes the place of is not told, so the sum could not be known."""
+    process(GRAPHS)
+    process("outer, big, node = nested(2 * MIB, 1)[0], spread(4 * GIB), c_uint64()")
+    process("call('cuGraphGetNodes', outer, byref(node), byref(c_size_t(1)))")
+    process("runnable, child = instantiated(outer), NodeParameters(kind=CHILD)")
+    process("child.child = Child(big, 0)")
+    for line in (
+        "call('cuGraphExecChildGraphNodeSetParams', runnable, node, big)",
+        "call('cuGraphExecNodeSetParams', runnable, node, byref(child))",
+    ):
+        assert process.code(line) == NOT_SUPPORTED
+
+
+def test_a_child_without_memory_is_the_drivers_to_judge(process: fenced.Process) -> None:
+    """Children that take nothing are changed as without a fence."""
+    process(GRAPHS)
+    process("inner, outer, node = made('cuGraphCreate', 0), made('cuGraphCreate', 0), c_uint64()")
+    process("made('cuGraphAddEmptyNode', inner, 0, 0)")
+    process("node.value = made('cuGraphAddChildGraphNode', outer, 0, 0, inner)")
+    process("runnable, child = instantiated(outer), NodeParameters(kind=CHILD)")
+    process("child.child = Child(inner, 0)")
+    process("call('cuGraphExecChildGraphNodeSetParams', runnable, node, inner)")
+    process("call('cuGraphExecNodeSetParams', runnable, node, byref(child))")
+    process("made('cuGraphAddEmptyNode', inner, 0, 0)")
+    another_shape = "call('cuGraphExecChildGraphNodeSetParams', runnable, node, inner)"
+    assert process.code(another_shape) == INVALID_VALUE
+
+
+@pytest.mark.parametrize("depth", [34, 1000])
+def test_graphs_are_counted_however_deep_they_are_nested(
+    tenant: fenced.Tenant, process: fenced.Process, depth: int
+) -> None:
+    """Neither is the depth a way around the quota, nor is it refused."""
+    process(f"runnable = instantiated(nested(4 * GIB, {depth})[0])")
+    assert process.code("call('cuGraphLaunch', runnable, 0)") == OUT_OF_MEMORY
+    process(f"runnable = instantiated(nested(600 * MIB, {depth})[0])")
+    process("call('cuGraphLaunch', runnable, 0)")
+    assert_agreed(tenant, process, CONTEXT_BYTES + 600 * MIB)
+
+
+def test_a_graph_that_cannot_be_read_is_not_instantiated(
+    tenant: fenced.Tenant, process: fenced.Process
+) -> None:
+    """Without memory to read it into nobody knows what it takes."""
+    process(f"{GRAPHS}; import resource; wide = made('cuGraphCreate', 0)")
+    process("[made('cuGraphAddEmptyNode', wide, 0, 0) for _ in range(100_000)]")
+    process("address = lambda most: resource.setrlimit(resource.RLIMIT_AS, (most, -1))")
+    process("pages = int(open('/proc/self/statm').read().split()[0])")
+    process("address(pages * 4096 + 400_000)")
+    assert process.code("instantiated(wide)") == OUT_OF_MEMORY
+    process("address(-1)")
+    assert process.code("instantiated(wide)") == 0
+
+
+@pytest.fixture
+def two_cards(machine: fenced.Machine) -> fenced.Tenant:
+    """A tenant with a share of each of two cards."""
+    return machine.tenant("two-cards", cards=(0, 1))
+
+
+def test_a_graph_on_two_cards_is_counted_on_both(two_cards: fenced.Tenant) -> None:
+    """Whichever of its nodes comes last."""
+    process = two_cards.started()
+    process(f"{GRAPHS}; context(1)")
+    process("runnable = instantiated(spread(2 * MIB, 600 * MIB))")
+    for _ in range(3):
+        process("call('cuGraphLaunch', runnable, 0)")
+    for card, taken in enumerate((2 * MIB, 600 * MIB)):
+        expected = {process.pid: CONTEXT_BYTES + taken}
+        assert two_cards.counted(card) == two_cards.machine.truth(card) == expected
+
+
+@pytest.mark.parametrize("sizes", ["4096 * MIB, 2 * MIB", "2 * MIB, 4096 * MIB"])
+def test_a_graph_that_does_not_fit_on_one_card_takes_nothing_on_the_other(
+    two_cards: fenced.Tenant, sizes: str
+) -> None:
+    """It does not run at all, so nothing stays taken for it anywhere."""
+    process = two_cards.started()
+    process(f"{GRAPHS}; context(1)")
+    before = [two_cards.counted(card) for card in (0, 1)]
+    process(f"runnable = instantiated(spread({sizes}))")
+    assert process.code("call('cuGraphLaunch', runnable, 0)") == OUT_OF_MEMORY
+    assert [two_cards.counted(card) for card in (0, 1)] == before
+    process("call('cuGraphExecDestroy', runnable)")
+
+
+def test_graphs_that_keep_their_memory_fill_each_card(two_cards: fenced.Tenant) -> None:
+    """Each takes more than half of the quota of the first card, and little of the second."""
+    process = two_cards.started()
+    process(f"{GRAPHS}; context(1)")
+    launch = "call('cuGraphLaunch', instantiated(spread(700 * MIB, 2 * MIB, frees=False)), 0)"
+    process(launch)
+    assert process.code(launch) == OUT_OF_MEMORY
+    expected = {process.pid: CONTEXT_BYTES + 700 * MIB}
+    assert two_cards.counted() == two_cards.machine.truth() == expected
+
+
+def test_a_graph_whose_memory_went_to_another_one_has_none(
+    tenant: fenced.Tenant, process: fenced.Process
+) -> None:
+    """Graphs of a device share what they free; who ran before may find it taken."""
+    process("first, pointer = graph(300 * MIB)")
+    process("first, second = [instantiated(g) for g in (first, graph(300 * MIB)[0])]")
+    process("call('cuGraphLaunch', first, 0); free(pointer); call('cuCtxSynchronize')")
+    process("call('cuGraphLaunch', second, 0); alloc(400 * MIB)")
+    assert process.code("call('cuGraphLaunch', first, 0)") == OUT_OF_MEMORY
+    assert_agreed(tenant, process, CONTEXT_BYTES + 700 * MIB)
 
 
 def test_memory_of_another_process_is_counted_where_it_is_mapped(

@@ -33,6 +33,16 @@ def test_an_upload_takes_the_memory_of_all_graphs_within(area: Area) -> None:
     area("uploaded")
 
 
+def test_a_graph_with_memory_moves_instead_of_being_copied(area: Area) -> None:
+    """It has one owner and one executable graph, as CUDA documents it."""
+    area("owned")
+
+
+def test_an_update_changes_the_memory_of_all_graphs_within(area: Area) -> None:
+    """From a graph that is not instantiated elsewhere; single memory nodes cannot be changed."""
+    area("updated")
+
+
 def test_what_a_node_cannot_do_shows_at_the_launch(area: Area) -> None:
     """With an error, whatever its numbers add up to."""
     area("impossible")

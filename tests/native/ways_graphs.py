@@ -25,14 +25,26 @@ class AllocationNode(ctypes.Structure):
     )
 
 
-class NodeParameters(ctypes.Structure):
-    """CUgraphNodeParams, of a node that allocates."""
+class Child(ctypes.Structure):
+    """CUDA_CHILD_GRAPH_NODE_PARAMS."""
 
+    _fields_ = (("graph", c_uint64), ("ownership", c_int))
+
+
+class Parameters(ctypes.Union):
+    """Those of one kind of node."""
+
+    _fields_ = (("alloc", AllocationNode), ("child", Child), ("whole", ctypes.c_ubyte * 232))
+
+
+class NodeParameters(ctypes.Structure):
+    """CUgraphNodeParams."""
+
+    _anonymous_ = ("own",)
     _fields_ = (
         ("kind", c_int),
         ("reserved", c_int * 3),
-        ("alloc", AllocationNode),
-        ("rest", ctypes.c_ubyte * (232 - ctypes.sizeof(AllocationNode))),
+        ("own", Parameters),
         ("last", ctypes.c_longlong),
     )
 
@@ -48,8 +60,12 @@ class InstantiateParameters(ctypes.Structure):
     )
 
 
-def _wanted(size: int) -> AllocationNode:
-    return AllocationNode(pool=PoolProperties(kind=1, location=(DEVICE, 0)), size=size)
+CHILD, ALLOCATION = 4, 10  # of CUgraphNodeType
+MOVED = 1  # of CUgraphChildGraphNodeOwnership
+
+
+def _wanted(size: int, device: int = 0) -> AllocationNode:
+    return AllocationNode(pool=PoolProperties(kind=1, location=(DEVICE, device)), size=size)
 
 
 def graph(size: int) -> tuple[int, int]:
@@ -59,10 +75,21 @@ def graph(size: int) -> tuple[int, int]:
     return handle, wanted.pointer
 
 
+def spread(*sizes: int, frees: bool = True) -> int:
+    """A graph that allocates so much on each device, and frees it again if it is to."""
+    handle = made("cuGraphCreate", 0)
+    for device, size in enumerate(sizes):
+        wanted = _wanted(size, device)
+        node = c_uint64(made("cuGraphAddMemAllocNode", handle, 0, 0, byref(wanted)))
+        if frees:
+            made("cuGraphAddMemFreeNode", handle, byref(node), 1, wanted.pointer)
+    return handle
+
+
 def added(size: int) -> tuple[int, int]:
     """The same, by the newer call."""
     handle = made("cuGraphCreate", 0)
-    node = NodeParameters(kind=10, alloc=_wanted(size))
+    node = NodeParameters(kind=ALLOCATION, alloc=_wanted(size))
     made("cuGraphAddNode_v2", handle, 0, 0, 0, byref(node))
     return handle, node.alloc.pointer
 
@@ -77,14 +104,13 @@ def captured(size: int) -> tuple[int, int]:
     return handle.value, pointer
 
 
-def nested(size: int) -> tuple[int, int]:
-    """A graph that frees what it allocates, inside of two others."""
-    handle, wanted = made("cuGraphCreate", 0), _wanted(size)
-    node = c_uint64(made("cuGraphAddMemAllocNode", handle, 0, 0, byref(wanted)))
-    made("cuGraphAddMemFreeNode", handle, byref(node), 1, wanted.pointer)
-    for _ in range(2):
-        outer = made("cuGraphCreate", 0)
-        made("cuGraphAddChildGraphNode", outer, 0, 0, handle)
+def nested(size: int, depth: int = 2) -> tuple[int, int]:
+    """A graph that frees what it allocates, inside of two others, or of so many."""
+    handle = spread(size)
+    for _ in range(depth):
+        outer, node = made("cuGraphCreate", 0), NodeParameters(kind=CHILD)
+        node.child = Child(handle, MOVED)
+        made("cuGraphAddNode_v2", outer, 0, 0, 0, byref(node))
         handle = outer
     return handle, 0
 

@@ -7,7 +7,7 @@ static CUresult instantiate(CUgraphExec *out, CUgraph handle, unsigned long long
     ENTER();
     static unsigned ids;
     struct graph *graph = object_find(handle, KIND_GRAPH);
-    REQUIRE_VALUE(out && graph);
+    REQUIRE_VALUE(out && graph && !graph->moved && !graph_exec(graph));
     struct graph *copy = graph_copy(graph);
     REQUIRE_VALUE(copy);
     struct exec *exec = object_new(sizeof *exec, KIND_EXEC, 0);
@@ -19,6 +19,8 @@ static CUresult instantiate(CUgraphExec *out, CUgraph handle, unsigned long long
     exec->id = ++ids;
     exec->flags = flags;
     exec->graph = copy;
+    exec->origin_id = graph->id;
+    graph->exec = graph_has_memory(graph) ? (CUgraphExec)exec : 0;
     *out = (CUgraphExec)exec;
     return CUDA_SUCCESS;
 }
@@ -111,12 +113,27 @@ static struct node *own_node(CUgraphExec handle, CUgraphNode original)
     return exec && node ? graph_find_copy(exec->graph, node->id) : 0;
 }
 
+/* A child is copied, and must have the shape of the one that was there. */
+static bool fits_child(const struct node *node, const CUgraphNodeParams *params)
+{
+    const struct node *culprit;
+    struct graph *child = object_find(params->graph.graph, KIND_GRAPH);
+    bool clones = params->graph.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE;
+    struct graph *copy = child && clones ? graph_copy(child) : 0;
+    bool fits = copy && !graph_compare(node->child, copy, &culprit);
+    if (copy)
+        graph_delete(copy);
+    return fits;
+}
+
 CUresult cuGraphExecNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
                                   CUgraphNodeParams *nodeParams)
 {
     ENTER();
     struct node *node = own_node(hGraphExec, hNode);
     REQUIRE_VALUE(node && nodeParams);
+    REQUIRE(!is_memory(node->params.type), CUDA_ERROR_NOT_SUPPORTED);
+    REQUIRE_VALUE(!node->child || fits_child(node, nodeParams));
     return node_assign(node, nodeParams);
 }
 

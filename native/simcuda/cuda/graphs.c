@@ -65,6 +65,25 @@ void graph_delete(struct graph *graph)
     object_delete(graph);
 }
 
+bool is_memory(CUgraphNodeType type)
+{
+    return type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || type == CU_GRAPH_NODE_TYPE_MEM_FREE;
+}
+
+bool graph_has_memory(const struct graph *graph)
+{
+    for (const struct node *node = graph->first; node; node = node->next)
+        if (is_memory(node->params.type) || (node->child && graph_has_memory(node->child)))
+            return true;
+    return false;
+}
+
+struct exec *graph_exec(const struct graph *graph)
+{
+    struct exec *exec = object_find(graph->exec, KIND_EXEC);
+    return exec && exec->origin_id == graph->id ? exec : 0;
+}
+
 bool node_depends_on(const struct node *node, const struct node *other)
 {
     for (size_t i = 0; i < node->before_count; i++)
@@ -110,6 +129,7 @@ CUresult node_add(struct graph *graph, const CUgraphNode *before, size_t count,
                   const CUgraphNodeParams *params, struct node **out)
 {
     REQUIRE_VALUE(before || !count);
+    REQUIRE_VALUE(!graph->owned || !is_memory(params->type));
     struct node *node = append_node(graph);
     REQUIRE(node, CUDA_ERROR_OUT_OF_MEMORY);
     node->params.type = params->type;

@@ -37,6 +37,8 @@ struct graph {
     struct object object;
     unsigned id;
     bool owned; /* by a node, or by an executable graph: nobody else may destroy it */
+    bool moved; /* into a node, which has no copy of its own */
+    CUgraphExec exec; /* the last one, if it has memory nodes: see graph_exec */
     struct node *first, **end;
     struct retained *retained; /* user objects that live as long as it does */
 };
@@ -44,6 +46,7 @@ struct graph {
 struct exec {
     struct object object;
     unsigned id;
+    unsigned origin_id; /* of the graph it was made from */
     unsigned long long flags;
     struct graph *graph;
 };
@@ -53,6 +56,13 @@ void graph_delete(struct graph *graph);
 
 /* A copy, its nodes in an order in which they can run; NULL if there is none, or no memory. */
 struct graph *graph_copy(struct graph *graph);
+
+/* Nodes that allocate or free, in it or in the graphs inside of it. */
+bool graph_has_memory(const struct graph *graph);
+bool is_memory(CUgraphNodeType type);
+
+/* The one executable graph that a graph with memory nodes may have; NULL: it has none now. */
+struct exec *graph_exec(const struct graph *graph);
 
 /* A node with checked and copied parameters, depending on others of the same graph. */
 CUresult node_add(struct graph *graph, const CUgraphNode *before, size_t count,
@@ -65,6 +75,11 @@ CUresult node_assign(struct node *node, const CUgraphNodeParams *params);
 bool node_depends_on(const struct node *node, const struct node *other);
 bool node_depend(struct node *node, struct node *on);
 void node_independ(struct node *node, const struct node *on);
+
+/* Whether two copies have the same shape, node by node, with the graphs inside of them; if not,
+ * which node of the other one differs. */
+CUgraphExecUpdateResult graph_compare(const struct graph *mine, const struct graph *other,
+                                      const struct node **culprit);
 
 /* The launch that a kernel node describes. */
 struct launch node_launch(const struct node *node);

@@ -26,7 +26,7 @@ CUresult cuGraphClone(CUgraph *phGraphClone, CUgraph originalGraph)
 {
     ENTER();
     struct graph *graph = object_find(originalGraph, KIND_GRAPH);
-    REQUIRE_VALUE(phGraphClone && graph);
+    REQUIRE_VALUE(phGraphClone && graph && !graph_has_memory(graph));
     struct graph *copy = graph_copy(graph);
     REQUIRE(copy, CUDA_ERROR_OUT_OF_MEMORY);
     *phGraphClone = (CUgraph)copy;

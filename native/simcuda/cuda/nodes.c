@@ -121,18 +121,39 @@ static CUresult assign_host(struct node *node, const CUDA_HOST_NODE_PARAMS_v2 *p
     return CUDA_SUCCESS;
 }
 
-/* The child is copied: what its graph becomes later does not change the node. */
+static bool contains(const struct graph *graph, const struct graph *other)
+{
+    for (const struct node *node = graph->first; node; node = node->next)
+        if (node->child && (node->child == other || contains(node->child, other)))
+            return true;
+    return false;
+}
+
+static bool can_move(const struct graph *graph, const struct node *node)
+{
+    return !graph->owned && !graph_exec(graph) && !contains(graph, node->graph);
+}
+
+/* The child is copied, so that what its graph becomes later does not change the node, or moved. One
+ * that is a node's already, as its parameters tell, is copied with all that is in it. */
 static CUresult assign_child(struct node *node, const CUDA_CHILD_GRAPH_NODE_PARAMS *params)
 {
-    struct graph *graph = object_find(params->graph, KIND_GRAPH);
-    REQUIRE_VALUE(graph && graph != node->graph);
-    struct graph *copy = graph_copy(graph);
-    REQUIRE(copy, CUDA_ERROR_INVALID_VALUE);
+    struct graph *child = object_find(params->graph, KIND_GRAPH);
+    bool moves = params->ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE;
+    bool clones = params->ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE;
+    REQUIRE_VALUE(child && child != node->graph);
+    REQUIRE_VALUE(!moves || can_move(child, node));
+    REQUIRE_VALUE(!clones || (!child->moved && !graph_has_memory(child)));
+    if (!moves)
+        child = graph_copy(child);
+    REQUIRE_VALUE(child);
     if (node->child)
         graph_delete(node->child);
-    copy->owned = true;
-    node->child = copy;
-    node->params.graph.graph = (CUgraph)copy;
+    child->owned = true;
+    child->moved = moves;
+    node->child = child;
+    node->params.graph = (CUDA_CHILD_GRAPH_NODE_PARAMS){
+        .graph = (CUgraph)child, .ownership = CU_GRAPH_CHILD_GRAPH_OWNERSHIP_INVALID};
     return CUDA_SUCCESS;
 }
 

@@ -3,13 +3,20 @@
 
 #include "cuda/graphs.h"
 
+/* A graph that was told as a node's own is not to be given to another one. */
+static bool acceptable(const CUgraphNodeParams *params)
+{
+    return params && (params->type != CU_GRAPH_NODE_TYPE_GRAPH ||
+                      params->graph.ownership != CU_GRAPH_CHILD_GRAPH_OWNERSHIP_INVALID);
+}
+
 static CUresult add(CUgraphNode *out, CUgraph graph, const CUgraphNode *before, size_t count,
                     const CUgraphNodeParams *params)
 {
     ENTER();
     struct graph *found = object_find(graph, KIND_GRAPH);
     struct node *node;
-    REQUIRE_VALUE(out && found && params);
+    REQUIRE_VALUE(out && found && acceptable(params));
     CUresult result = node_add(found, before, count, params, &node);
     if (!result)
         *out = (CUgraphNode)node;
@@ -27,7 +34,8 @@ static CUresult set(CUgraphNode handle, const CUgraphNodeParams *params)
 {
     ENTER();
     struct node *node = object_find(handle, KIND_NODE);
-    REQUIRE_VALUE(node && params);
+    REQUIRE_VALUE(node && acceptable(params));
+    REQUIRE(!is_memory(node->params.type), CUDA_ERROR_NOT_SUPPORTED);
     return node_assign(node, params);
 }
 

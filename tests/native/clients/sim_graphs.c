@@ -176,11 +176,21 @@ static void memory(void)
     end();
 }
 
+static CUgraphNode add_moved(CUgraph outer, CUgraph inner)
+{
+    CUgraphNodeParams params = {
+        .type = CU_GRAPH_NODE_TYPE_GRAPH,
+        .graph = {.graph = inner, .ownership = CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE}};
+    CUgraphNode node;
+    OK(cuGraphAddNode(&node, outer, NULL, NULL, 0, &params));
+    return node;
+}
+
 /* Uploading takes the memory of all graphs that are in it, before it is needed. */
 static void uploaded(void)
 {
     CUgraph inner, outer;
-    CUgraphNode allocate, release, child;
+    CUgraphNode allocate, release;
     CUDA_MEM_ALLOC_NODE_PARAMS wanted = {.poolProps = ON_CARD, .bytesize = 4 * MIB};
     begin();
     size_t before = free_bytes();
@@ -188,15 +198,88 @@ static void uploaded(void)
     OK(cuGraphCreate(&outer, 0));
     OK(cuGraphAddMemAllocNode(&allocate, inner, NULL, 0, &wanted));
     OK(cuGraphAddMemFreeNode(&release, inner, &allocate, 1, wanted.dptr));
-    OK(cuGraphAddChildGraphNode(&child, outer, NULL, 0, inner));
+    add_moved(outer, inner);
     CUgraphExec exec = instantiated(outer);
     OK(cuGraphUpload(exec, stream));
     CHECK(before - free_bytes() == 4 * MIB);
     launch(exec);
     CHECK(before - free_bytes() == 4 * MIB);
     OK(cuGraphExecDestroy(exec));
-    OK(cuGraphDestroy(inner));
     OK(cuGraphDestroy(outer));
+    end();
+}
+
+static CUgraph allocating(size_t bytes)
+{
+    CUgraph graph;
+    CUgraphNode allocate, release;
+    CUDA_MEM_ALLOC_NODE_PARAMS wanted = {.poolProps = ON_CARD, .bytesize = bytes};
+    OK(cuGraphCreate(&graph, 0));
+    OK(cuGraphAddMemAllocNode(&allocate, graph, NULL, 0, &wanted));
+    OK(cuGraphAddMemFreeNode(&release, graph, &allocate, 1, wanted.dptr));
+    return graph;
+}
+
+/* A graph with memory nodes is never copied: it has one executable graph, and moves into others. */
+static void owned(void)
+{
+    CUgraph inner, outer, copy;
+    CUgraphNode node;
+    CUgraphExec wrong;
+    CUgraphExecUpdateResultInfo info;
+    CUgraphNodeParams told;
+    CUDA_MEM_ALLOC_NODE_PARAMS wanted = {.poolProps = ON_CARD, .bytesize = MIB};
+    begin();
+    inner = allocating(4 * MIB);
+    OK(cuGraphCreate(&outer, 0));
+    INVALID(cuGraphClone(&copy, inner));
+    INVALID(cuGraphAddChildGraphNode(&node, outer, NULL, 0, inner));
+    node = add_moved(outer, inner);
+    INVALID(cuGraphAddMemAllocNode(&node, inner, NULL, 0, &wanted));
+    INVALID(cuGraphInstantiate(&wrong, inner, 0));
+    INVALID(cuGraphDestroy(inner));
+    OK(cuGraphNodeGetParams(node, &told));
+    INVALID(cuGraphAddNode(&node, outer, NULL, NULL, 0, &told));
+    CUgraphExec exec = instantiated(outer);
+    INVALID(cuGraphInstantiate(&wrong, outer, 0)); /* not a second one */
+    EXPECT(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, cuGraphExecUpdate(exec, inner, &info));
+    OK(cuGraphExecDestroy(exec));
+    exec = instantiated(outer);
+    OK(cuGraphDestroy(outer));
+    OK(cuGraphExecDestroy(exec));
+    end();
+}
+
+/* An update gives other sizes and addresses to memory nodes, in the graphs inside of it too. */
+static void updated(void)
+{
+    CUgraph small, large;
+    CUgraphExecUpdateResultInfo info;
+    CUgraphNodeParams given = {.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC,
+                               .alloc = {.poolProps = ON_CARD, .bytesize = 8 * MIB}};
+    begin();
+    size_t before = free_bytes();
+    OK(cuGraphCreate(&small, 0));
+    OK(cuGraphCreate(&large, 0));
+    add_moved(small, allocating(2 * MIB));
+    add_moved(large, allocating(6 * MIB));
+    CUgraphExec exec = instantiated(small), other = instantiated(large);
+    EXPECT(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, cuGraphExecUpdate(exec, large, &info));
+    OK(cuGraphExecDestroy(other));
+    OK(cuGraphExecUpdate(exec, large, &info));
+    launch(exec);
+    CHECK(before - free_bytes() == 6 * MIB);
+    OK(cuGraphExecDestroy(exec));
+    OK(cuGraphDestroy(small));
+    OK(cuGraphDestroy(large));
+    CUgraph flat = allocating(2 * MIB);
+    CUgraphNode nodes[2];
+    size_t count = COUNT(nodes);
+    OK(cuGraphGetNodes(flat, nodes, &count));
+    exec = instantiated(flat);
+    EXPECT(CUDA_ERROR_NOT_SUPPORTED, cuGraphExecNodeSetParams(exec, nodes[0], &given));
+    OK(cuGraphExecDestroy(exec));
+    OK(cuGraphDestroy(flat));
     end();
 }
 
@@ -227,6 +310,8 @@ static const struct area AREAS[] = {
     {"changed", changed},
     {"memory", memory},
     {"uploaded", uploaded},
+    {"owned", owned},
+    {"updated", updated},
     {"impossible", impossible},
 };
 
