@@ -7,8 +7,10 @@ import pathlib
 import subprocess
 import sys
 
+import click
 import pytest
 
+from partage.cli import main
 from tests.sim.making import NODE_HEADER, POD_HEADER, cluster, workload, write
 
 EXAMPLES = pathlib.Path(__file__).parents[2] / "examples"
@@ -355,6 +357,25 @@ def test_a_full_disk_and_a_reader_that_left_are_no_tracebacks() -> None:
 
     assert (full.returncode, full.stderr) == (1, "partage: No space left on device\n")
     assert left.stderr == ""
+
+
+@pytest.mark.parametrize(
+    "command", [*main.commands.list_commands(click.Context(main.commands)), ""]
+)
+def test_help_has_room_in_80_columns(command: str) -> None:
+    """Examples are not wrapped, so they have to be short."""
+    for words in _commands(command):
+        lines = partage(*words, "--help").stdout.splitlines()
+        assert lines
+        assert [line for line in lines if len(line) > 80] == []
+
+
+def _commands(name: str) -> list[list[str]]:
+    """A command, and those in it."""
+    if not name:
+        return [[]]
+    found = main.commands.get_command(click.Context(main.commands), name)
+    return [[name], *([name, each] for each in getattr(found, "commands", ()))]
 
 
 def test_help_has_examples() -> None:

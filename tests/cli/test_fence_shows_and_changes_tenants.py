@@ -177,9 +177,9 @@ def test_set_changes_what_holds(root: roots.Root) -> None:
     ("arguments", "says"),
     [
         (["job-17"], "nothing to change; add --memory, --compute or --pause"),
-        (["job-17", "--memory", "lots"], "--memory: 'lots' is not a quantity"),
-        (["job-17", "--memory", "2GB"], "write 2G (decimal) or 2Gi (binary)"),
-        (["job-17", "--memory", "0GiB"], "is not a positive amount of memory"),
+        (["job-17", "--memory", "lots"], "--memory: 'lots' is no amount of memory"),
+        (["job-17", "--memory", "2GB"], "write 2GiB, or 2G (decimal)"),
+        (["job-17", "--memory", "0GiB"], "'0GiB' is no amount of memory"),
         (["job-17", "--memory", "4"], "4 has no unit; write 4GiB or 4MiB"),
         (["job-17", "--mode", "none", "--compute", "10"], "mode none has no share"),
         (["job-17", "--compute", "130"], "compute: 130 is no percentage of a card; write 0 to 100"),

@@ -91,6 +91,14 @@ def test_everything_at_once(shown: Shown) -> None:
     assert problems[1].split(maxsplit=2) == ["program", "whole", "its fence is damaged"]
 
 
+@pytest.mark.parametrize("form", ["table", "wide"])
+def test_a_share_without_a_memory_limit_has_all_of_it(shown: Shown, form: str) -> None:
+    """It may use the whole card; 0 would say that it may use nothing."""
+    _, _, tenants = shown(ps_views.view(ps_views.tenant(memory_mib=0)), form)
+
+    assert tenants[1].split()[3] == "all"
+
+
 @pytest.mark.parametrize("where", ["in a pipe", "on a terminal"])
 def test_the_table_has_room_in_80_columns(where: str) -> None:
     """In a pipe, and with its bars on a terminal; nobody wants to read a table that is wrapped."""

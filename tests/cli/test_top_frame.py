@@ -191,8 +191,8 @@ def test_half_a_character_is_a_blank() -> None:
 
 
 def test_help_tells_every_key() -> None:
-    """In place of the page."""
-    frame = drawn(machine(1), frames.Size(120, 20), mode=steering.Mode.HELPING)
+    """In place of the page, and whole on a usual terminal."""
+    frame = drawn(machine(1), frames.Size(80, 24), mode=steering.Mode.HELPING)
 
     for keys, what in steering.HELP:
         assert any(line.startswith(keys) and line.endswith(what) for line in words(frame))

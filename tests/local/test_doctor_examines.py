@@ -129,7 +129,7 @@ def test_foreign_processes_are_counted(site: sites.Site) -> None:
 
     status, text = told(done)["foreign"]
     assert (done.returncode, status) == (0, "note")
-    assert text.startswith("1 processes that Partage did not start use 1280 MiB; ")
+    assert text.startswith("1 process that Partage did not start uses 1280 MiB; ")
 
 
 def _newer(path: pathlib.Path) -> None:

@@ -52,6 +52,26 @@ def test_in_the_words_of_other_systems(site: Site) -> None:
     assert (code, lines) == (0, ["1 card, 3072 MiB (simulated): fits now, on card 0"])
 
 
+def test_a_limit_that_would_be_left_out_is_refused(site: Site) -> None:
+    """Before anything runs without it: ``run`` and ``fit`` alike."""
+    limits = "aliyun.com/gpu-mem=2,aliyun.com/gpu-core.percent=30"
+    for arguments in (("fit", "--limits", limits), ("run", "--limits", limits, "--", "echo", "r")):
+        done = site.partage(*arguments)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "no dialect knows aliyun.com/gpu-core.percent; the nearest name is" in done.stderr
+
+
+def test_limits_with_another_effect_are_warned_of(site: Site) -> None:
+    """One line for each on standard error, by ``run`` and ``fit`` alike; and it goes on."""
+    limits = "tke.cloud.tencent.com/qgpu-core=130,tke.cloud.tencent.com/qgpu-memory=5"
+    warning = "partage: --limits: 130 % and 5 GiB on 2 cards are in effect 65 % and 2 GiB on each"
+    asked = site.partage("fit", "--limits", limits)
+    ran = site.partage("run", "--limits", limits, "--", "echo", "ran")
+    assert (asked.returncode, asked.stderr.splitlines()) == (0, [warning])
+    assert (ran.returncode, ran.stdout) == (0, "ran\n")
+    assert ran.stderr.splitlines().count(warning) == 1
+
+
 def test_nothing_is_taken(site: Site) -> None:
     """Asked as often as one likes, it is there, and nobody is in the ledger."""
     for _ in range(3):

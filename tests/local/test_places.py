@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import pwd
 import stat
 import threading
 
@@ -43,6 +44,13 @@ def test_a_user_has_his_own_where_nothing_is_said(home: pathlib.Path) -> None:
     """In his home, by the rules of the desktop."""
     assert places.where({}, shared=NOWHERE) == home / ".local/state/partage"
     assert places.where({"XDG_STATE_HOME": "/x"}, shared=NOWHERE) == pathlib.Path("/x/partage")
+
+
+def test_an_empty_home_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The user database tells then; the root of the file system is nobody's home but by chance."""
+    monkeypatch.setenv("HOME", "")
+    known = pathlib.Path(pwd.getpwuid(os.getuid()).pw_dir)
+    assert places.where({}, shared=NOWHERE) == known / ".local/state/partage"
 
 
 @pytest.mark.parametrize("text", ["", "relative/folder"])

@@ -185,7 +185,7 @@ def test_a_terminal_shows_place_reason_and_holder(site: sites.Site) -> None:
     os.set_blocking(leader, False)
     process = site.run(
         "--memory", "4GiB", "--name", "me", command=["echo", "ran"],
-        stdin=follower, stdout=follower, stderr=follower,
+        stdin=follower, stdout=follower, stderr=follower, env={"TERM": "xterm"},
     )  # fmt: skip
     seen = bytearray()
 
@@ -196,7 +196,7 @@ def test_a_terminal_shows_place_reason_and_holder(site: sites.Site) -> None:
 
     sites.eventually(lambda: shown("Ctrl-C leaves the queue"))
     text = seen.decode()
-    assert re.search(r"me waits for 1 card, 4096 MiB \(\d+s\): place 1 of 1", text)
+    assert re.search(r"partage: place 1 of 1 \(\d+s\): me waits for 1 card, 4096 MiB\r\n", text)
     assert "card 0 has 0 of 4096 MiB free, card 1 has 0 of 4096 MiB free" in text
     assert re.search(r"held by hog \(\w+, \d+s\)", text)
     holder.kill()
@@ -205,6 +205,51 @@ def test_a_terminal_shows_place_reason_and_holder(site: sites.Site) -> None:
     process.wait(timeout=sites.PATIENCE_S)
     os.close(leader)
     os.close(follower)
+
+
+def test_a_narrow_terminal_shows_place_time_and_all_of_the_reason(site: sites.Site) -> None:
+    """A long name is shortened; what does not fit in a line goes on in the next."""
+    site.holding("--memory", "16GiB", "--cards", "2", "--name", "hog")
+    text = _said_on_a_terminal(site, "--name", "a-name-" * 8 + "of-mine", columns=40)
+    rows = re.sub(r"\x1b\[\d*[FJ]", "", text).splitlines()
+    start = max(i for i, row in enumerate(rows) if "partage: place" in row)
+    shown = rows[start : rows.index("  Ctrl-C leaves the queue", start)]
+
+    assert all(len(row) < 40 for row in shown)
+    assert re.fullmatch(r"partage: place 1 of 1 \(\d+s\):", shown[0])
+    assert shown[1] == "    a-name-...f-mine waits for 1 card,"
+    assert "card 1 has 0 of 4096 MiB free" in " ".join(row.strip() for row in shown)
+
+
+def test_a_terminal_that_cannot_move_its_cursor_gets_plain_lines(site: sites.Site) -> None:
+    """As a log does: what is written stays."""
+    site.holding("--memory", "16GiB", "--cards", "2", "--name", "hog")
+    text = _said_on_a_terminal(site, "--name", "me", columns=80, kind="dumb")
+
+    assert "\x1b" not in text
+    assert text.count("me waits for 1 card, 4096 MiB; card 0 has 0 of 4096 MiB free") == 1
+
+
+def _said_on_a_terminal(
+    site: sites.Site, *options: object, columns: int, kind: str = "xterm"
+) -> str:
+    """What one who waits for a while is told on a terminal of so many columns."""
+    leader, follower = pty.openpty()
+    termios.tcsetwinsize(follower, (24, columns))
+    late = site.run(
+        *("--memory", "4GiB", "--wait", "1s", *options),
+        command=["true"],
+        stderr=follower,
+        env={"TERM": kind},
+    )
+    os.close(follower)
+    said = bytearray()
+    with contextlib.suppress(OSError):  # how a terminal ends
+        while part := os.read(leader, 1 << 16):
+            said += part
+    os.close(leader)
+    assert late.wait(timeout=sites.PATIENCE_S) == 75
+    return said.decode()
 
 
 _IN_THE_BACKGROUND = """
@@ -270,7 +315,7 @@ def test_a_name_is_given_once(site: sites.Site) -> None:
     first = site.holding("--memory", "1GiB", "--name", "train")
     refused = site.partage("run", "--memory", "1GiB", "--name", "train", "--", "echo", "ran")
     assert refused.returncode == 2
-    assert "there is a train already" in refused.stderr
+    assert "there is a program 'train' already" in refused.stderr
     first.kill()
     first.wait()
 

@@ -101,22 +101,33 @@ def test_options_become_a_demand(options: dict[str, Any], expected: dict[str, An
     [
         ({}, "nothing is asked for; add --memory 4GiB, --compute 30%, or --exclusive"),
         ({"cards": "2"}, "nothing is asked for; add --memory 4GiB"),
+        ({"cards": "two"}, "--cards: 'two' is no number of cards; write 1 to 64"),
+        ({"chosen": ("9",)}, "--card: there is no card '9'; this machine has 0"),
         ({"memory": "4"}, "--memory: 4 has no unit; write 4GiB or 4MiB"),
         ({"memory": "0"}, "--memory: 0 has no unit; write 4GiB or 4MiB"),
-        ({"memory": "0GiB"}, "--memory: '0Gi' is not a positive amount of memory; write one such"),
-        ({"memory": "-1GiB"}, "--memory: '-1Gi' is not a positive amount of memory; write one"),
-        ({"memory": "4GB"}, "--memory: '4GB' is not a quantity; write 4G (decimal) or 4Gi"),
-        ({"memory": "lots"}, "--memory: 'lots' is not a quantity; write one such as 4GiB"),
-        ({"memory": "٤GiB"}, "--memory: '٤Gi' is not a quantity; write one such as 4GiB"),
-        ({"memory": "0%"}, "--memory: 0% of a card; write 1% to 100%, or an amount such as 4GiB"),
-        ({"memory": "101%"}, "--memory: 101% of a card; write 1% to 100%"),
-        ({"compute": "0"}, "--compute: '0' is no share of a card's time; write 1% to 100%"),
-        ({"compute": "101%"}, "--compute: '101%' is no share of a card's time; write 1% to 100%"),
-        ({"compute": "30:20"}, "--compute: '30:20' is no share of a card's time; write 1%"),
+        ({"memory": "1.5"}, "--memory: 1.5 has no unit; write 1.5GiB or 1.5MiB"),
+        ({"memory": "0GiB"}, "--memory: '0GiB' is no amount of memory; write one such as 4GiB"),
+        ({"memory": "-1GiB"}, "--memory: '-1GiB' has a sign; write the total that it is to have"),
+        ({"memory": "+1GiB"}, "--memory: '+1GiB' has a sign; write the total that it is to have"),
+        ({"memory": "+25%"}, "--memory: '+25%' has a sign; write the total that it is to have"),
+        ({"memory": "4GB"}, "--memory: '4GB' is no amount of memory; write 4GiB, or 4G (decimal)"),
+        ({"memory": "4gib"}, "--memory: '4gib' is no amount of memory; write 4GiB"),
+        ({"memory": "4 GiB"}, "--memory: '4 GiB' is no amount of memory; write 4GiB"),
+        ({"memory": "1e3MiB"}, "--memory: '1e3MiB' is no amount of memory; write one such as 4GiB"),
+        ({"memory": "lots"}, "--memory: 'lots' is no amount of memory; write one such as 4GiB"),
+        ({"memory": "٤GiB"}, "--memory: '٤GiB' is no amount of memory; write one such as 4GiB"),
+        ({"memory": "0%"}, "--memory: '0%' is no part of a card; write whole percent, 1% to 100%"),
+        ({"memory": "101%"}, "--memory: '101%' is no part of a card; write whole percent, 1% to"),
+        ({"memory": "33.3%"}, "--memory: '33.3%' is no part of a card; write whole percent, 1% to"),
+        ({"compute": "0"}, "--compute: '0' is no share of a card's time; write whole percent, 1%"),
+        ({"compute": "101%"}, "--compute: '101%' is no share of a card's time; write whole"),
+        ({"compute": "33.3%"}, "--compute: '33.3%' is no share of a card's time; write whole"),
+        ({"compute": "+10%"}, "--compute: '+10%' has a sign; write the total that it is to have"),
+        ({"compute": "30:20"}, "--compute: '30:20' is no share of a card's time; write whole"),
         ({"compute": "30:101"}, "--compute: '30:101' is no share"),
         ({"compute": "30:0"}, "--compute: '30:0' is no share"),
         ({"compute": "30:"}, "--compute: '30:' is no share"),
-        ({"compute": "half"}, "--compute: 'half' is no share of a card's time; write 1% to 100%"),
+        ({"compute": "half"}, "--compute: 'half' is no share of a card's time; write whole"),
         ({"compute": "٣٠"}, "--compute: '٣٠' is no share"),
         ({"memory": "1GiB", "cards": "0"}, "--cards: '0' is no number of cards; write 1 to 64"),
         ({"memory": "1GiB", "cards": "65"}, "--cards: '65' is no number of cards; write 1 to 64"),
@@ -159,7 +170,46 @@ def test_options_become_a_demand(options: dict[str, Any], expected: dict[str, An
             {"limits": ("aliyun.com/gpu-mem=1", "aliyun.com/gpu-mem=2")},
             "--limits: aliyun.com/gpu-mem is there twice; write it once",
         ),
-        ({"limits": ("cpu=3",)}, "--limits: no dialect knows cpu; write for example aliyun.com/"),
+        *(
+            (
+                {"limits": ("aliyun.com/gpu-mem=3", limit)},
+                f"--limits {limit}: {limit.partition('=')[0]} is not of a card, and nothing here",
+            )
+            for limit in ("cpu=3", "memory=4Gi", "ephemeral-storage=1Gi", "hugepages-2Mi=64Mi")
+        ),
+        *(
+            (
+                {"limits": (known, f"{name}=30")},
+                f"--limits {name}=30: no dialect knows {name}; {instead}",
+            )
+            for known, name, instead in (
+                (
+                    "aliyun.com/gpu-mem=2",
+                    "aliyun.com/gpu-core.percent",
+                    "the nearest name is aliyun.com/gpu-core.percentage",
+                ),
+                (
+                    "nvidia.com/gpu=1,nvidia.com/gpumem=3000",
+                    "nvidia.com/gpucore",
+                    "the nearest name is nvidia.com/gpucores",
+                ),
+                (
+                    "tencent.com/vcuda-core=20,tencent.com/vcuda-memory=4",
+                    "tencent.com/vcuda-core-limit",
+                    "the nearest name is tencent.com/vcuda-core",
+                ),
+                ("aliyun.com/gpu-mem=2", "foo.com/bar", "write for example aliyun.com/gpu-mem=3"),
+                (
+                    "partage.dev/cards=1",
+                    "partage.dev/memory",
+                    "the nearest name is partage.dev/memory-mib",
+                ),
+            )
+        ),
+        *(
+            ({"limits": (limit,)}, f"--limits {limit} asks for no card; write for example aliyun")
+            for limit in ("nvidia.com/gpu=0", "aliyun.com/gpu-count=1")
+        ),
         ({"limits": ("nvidia.com/gpumem=oops",)}, "--limits nvidia.com/gpumem=oops: 'oops' is not"),
         (
             {"limits": ("aliyun.com/gpu-mem=3,nvidia.com/gpumem=2",)},
@@ -169,7 +219,6 @@ def test_options_become_a_demand(options: dict[str, Any], expected: dict[str, An
             {"limits": ("tke.cloud.tencent.com/qgpu-core=33,tke.cloud.tencent.com/qgpu-memory=1",)},
             "--limits tke.cloud.tencent.com/qgpu-core=33: 33 is not a multiple of 5; write 30 or",
         ),
-        ({"limits": ("partage.dev/memory=1",)}, "there is no such resource; write partage.dev/"),
     ],
 )
 def test_what_cannot_be_used_is_refused(options: dict[str, Any], says: str) -> None:
@@ -180,6 +229,35 @@ def test_what_cannot_be_used_is_refused(options: dict[str, Any], says: str) -> N
     assert caught.value.instead
     named = [f"--{name}" for name in ("memory", "compute", "cards", "card", "limits", "exclusive")]
     assert any(name in str(caught.value) for name in named)
+
+
+@pytest.mark.parametrize(
+    ("limits", "says"),
+    [
+        ("aliyun.com/gpu-mem=2", ()),
+        (
+            "aliyun.com/gpu-mem=2,aliyun.com/gpu-count=2",
+            ("the resource aliyun.com/gpu-count has no effect",),
+        ),
+        (
+            "tke.cloud.tencent.com/qgpu-core=130,tke.cloud.tencent.com/qgpu-memory=5",
+            ("--limits: 130 % and 5 GiB on 2 cards are in effect 65 % and 2 GiB on each",),
+        ),
+        (
+            "tencent.com/vcuda-core=100,tencent.com/vcuda-memory=4",
+            ("--limits: tencent.com/vcuda-memory has no effect on whole cards",),
+        ),
+        ("tensorstack.dev/nvidia-gpu-percent=30", ()),
+    ],
+)
+def test_what_limits_do_not_do_is_told(limits: str, says: tuple[str, ...]) -> None:
+    """In the words of the command line, where nobody has a pod or its labels."""
+    assert requests.warnings(requests.Wishes(limits=(limits,))) == says
+
+
+def test_our_own_words_need_no_warning() -> None:
+    """Each of them does what it says."""
+    assert requests.warnings(requests.Wishes(memory="4GiB", compute="30%")) == ()
 
 
 def test_a_policy_is_for_this_request() -> None:

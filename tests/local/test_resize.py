@@ -96,13 +96,22 @@ def test_compute_changes_and_the_rest_stays(site: Site) -> None:
     Program(site, "--memory", "2GiB", "--compute", "20")
     assert _share(site)["mode"] == "fixed"
     done = site.partage("resize", "train", "--compute", "30%:80%")
-    assert done.stdout == "train: card 0: 2048 MiB, 20 % -> 2048 MiB, 30 %\n"
+    assert done.stdout == "train: card 0: 2048 MiB, 20% -> 2048 MiB, 30%-80%\n"
     burst = {"memory_mib": 2048, "compute_percent": 30, "ceiling_percent": 80, "mode": "burst"}
     assert _share(site) == burst
     assert site.partage("resize", "train", "--compute", "50").returncode == 0
     found = _share(site)
     assert (found["compute_percent"], found["mode"]) == (50, "fixed")
     assert site.view()["cards"][0]["granted_percent"] == 50
+
+
+def test_a_share_without_a_memory_limit_has_all_of_it(site: Site) -> None:
+    """Nothing said is no limit, and not nothing."""
+    site.holding("--compute", "20%", *FIRST, "--name", "train")
+    done = site.partage("resize", "train", "--compute", "30%")
+    assert done.stdout == "train: card 0: all memory, 20% -> all memory, 30%\n"
+    done = site.partage("resize", "train", "--memory", "2GiB")
+    assert done.stdout == "train: card 0: all memory, 30% -> 2048 MiB, 30%\n"
 
 
 def test_all_its_cards_change(site: Site) -> None:
@@ -172,7 +181,9 @@ def test_what_cannot_be_resized_is_said(site: Site) -> None:
         (["late", "--memory", "1GiB"], "late waits in the queue"),
         (["train"], "nothing to change; add --memory or --compute"),
         (["train", "--memory", "4"], "--memory: 4 has no unit; write 4GiB or 4MiB"),
-        (["train", "--memory", "0GiB"], "--memory: '0Gi' is not a positive amount"),
+        (["train", "--memory", "0GiB"], "--memory: '0GiB' is no amount of memory"),
+        (["train", "--memory", "+1GiB"], "'+1GiB' has a sign; write the total that it is to have"),
+        (["train", "--compute", "+10%"], "'+10%' has a sign; write the total that it is to have"),
         (["train", "--compute", "200"], "--compute: '200' is no share"),
         (["train", "--compute", "50:30"], "--compute: '50:30' is no share"),
     ):

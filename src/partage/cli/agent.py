@@ -15,11 +15,11 @@ from partage.core import errors
 
 _EPILOG = """\b
 Examples:
-  partage agent                                     as a DaemonSet's pod (NODE_NAME is set)
+  partage agent                           as a DaemonSet's pod, with NODE_NAME
   partage agent --node gpu-1 --kubeconfig admin.conf
   partage agent --dialects aliyun,t9k --memory-unit MiB
-  partage agent --old-metrics hami,elastic          for dashboards that know other names
-  partage top                                       on the node: what its containers use
+  partage agent --old-metrics hami        for dashboards that know other names
+  partage top                             on the node: what its containers use
 
 gpushare's flags are taken, too: --memory-unit is the same; --mps, --health-check, --query-kubelet,
 -logtostderr and others of its log have no effect, and --v 5 or more means --log-level debug.

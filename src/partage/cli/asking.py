@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -47,3 +48,15 @@ def options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in reversed(_OPTIONS):
         called = option(called)
     return called
+
+
+def warn(wishes: requests.Wishes) -> None:
+    """Say what a request in other words does not do."""
+    for warning in requests.warnings(wishes):
+        note(warning)
+
+
+def note(text: str) -> None:
+    """What one should know, and may ignore."""
+    with contextlib.suppress(OSError):
+        click.echo(f"partage: {text}", err=True)

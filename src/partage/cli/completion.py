@@ -7,8 +7,8 @@ from click import shell_completion
 
 _EXAMPLES = """\b
 Examples:
-  eval "$(partage completion bash)"                                 in ~/.bashrc
-  eval "$(partage completion zsh)"                                  in ~/.zshrc, after compinit
+  eval "$(partage completion bash)"     in ~/.bashrc
+  eval "$(partage completion zsh)"      in ~/.zshrc, after compinit
   partage completion fish > ~/.config/fish/completions/partage.fish
 """
 

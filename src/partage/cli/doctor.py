@@ -13,7 +13,7 @@ _EXAMPLES = """\b
 Examples:
   partage doctor
   partage --simulate 2x16GiB doctor
-  partage doctor -o json | jq -r '.findings[] | select(.status != "ok") | .remedy'
+  partage doctor -o json | jq '.findings[] | select(.status != "ok")'
 
 \b
 Exit codes: 0 if there is no problem, 1 if there is one.

@@ -13,10 +13,10 @@ from partage.cli import logs
 
 _EPILOG = """\b
 Examples:
-  partage extender                                  as a pod, or with kubectl's configuration
+  partage extender                   as a pod, or with kubectl's configuration
   partage extender --kubeconfig admin.conf --port 12345
   partage extender --config /etc/partage/extender.toml --leader-elect
-  curl -s localhost:39999/explain/default/my-pod    why is it pending?
+  curl -s localhost:39999/explain/default/my-pod     why is it pending?
 
 Environment, as gpushare's manifests set it: PORT, LOG_LEVEL, KUBECONFIG, THREADNESS (no effect).
 """

@@ -27,8 +27,8 @@ _SET = """\b
 Examples:
   partage fence set job-17 --memory 2GiB
   partage fence set job-17 --compute 30 --ceiling 80
-  partage fence set job-17 --compute 0         its time is not limited any more
-  partage fence set job-17 --pause             its launches wait until --resume
+  partage fence set job-17 --compute 0        its time is not limited any more
+  partage fence set job-17 --pause            its launches wait until --resume
 """
 
 _output = click.option(

@@ -21,7 +21,7 @@ Examples:
   partage fit --cards 3 --memory 10GiB
   partage fit --limits aliyun.com/gpu-mem=3 -o json
   partage fit -f pod.yaml --node dev-server-153=8x23Gi
-  partage fit -f deploy.yaml --node a=8x80Gi:A100 --node b=4x16Gi:T4 --policy spread -o json
+  partage fit -f deploy.yaml --node a=8x80Gi:A100 --node b=4x16Gi:T4 -o json
 """
 
 
@@ -61,6 +61,7 @@ def fit(
     Exit code 0: all of it fits; 1: some does not; 2: something in the input cannot be used.
     """
     if filename is None and not nodes:
+        asking.warn(wishes)
         fits = fit_here.answer(wishes, output)
     else:
         fits = _fit_pods(wishes, filename, nodes, output)

@@ -13,8 +13,8 @@ from partage.local import views
 _APART_S = 0.5
 _EPILOG = """\b
 Examples:
-  partage ps                        cards, tenants, the queue
-  partage ps -o wide                in MiB; why one waits, process ids, commands, uuids
+  partage ps                  cards, tenants, the queue
+  partage ps -o wide          in MiB; why one waits, process ids, commands
   partage ps | grep alice
   partage ps -o json | jq '.tenants[] | select(.refused > 0) | .name'
 """

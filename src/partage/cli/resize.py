@@ -45,11 +45,19 @@ def resize(*, memory: str | None, compute: str | None, output: str, name: str) -
         click.echo(objects.written("Resize", resized))
         return
     for old, new in zip(resized.before.shares, resized.after.shares, strict=True):
-        click.echo(f"{name}: card {new.index}: {_text(old)} -> {_text(new)}")
+        was, is_now = _text(resized.before, old), _text(resized.after, new)
+        click.echo(f"{name}: card {new.index}: {was} -> {is_now}")
     if not resized.held:
         click.echo(f"warning: nothing holds {name} to it: its fence is advisory", err=True)
 
 
-def _text(share: grants.Share) -> str:
-    memory = f"{share.memory_mib} MiB"
-    return f"{memory}, {share.compute_percent} %" if share.compute_percent else memory
+def _text(container: grants.ContainerGrant, share: grants.Share) -> str:
+    """What it has of a card, as ``partage ps`` shows it."""
+    from partage.cli.top import grid
+    from partage.fence import tallies
+
+    memory = f"{share.memory_mib} MiB" if share.memory_mib else "all memory"
+    if not share.compute_percent:
+        return memory
+    mode, ceiling = tallies.asked(container, timed=True)
+    return f"{memory}, {grid.asked(mode, share.compute_percent, ceiling).text}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 import sys
 from typing import TYPE_CHECKING
@@ -27,9 +26,10 @@ Examples:
   partage --simulate 2x16GiB run --memory 4GiB -- python train.py
 
 \b
-Exit codes: the program's own; before it starts 2 for a request that cannot be used or
-can never fit, 75 if there was no room in time, 126 and 127 if the program cannot be
-started or found, 130 if the queue was left by Ctrl-C, 1 for everything else.
+Exit codes: the program's own; before it starts 2 for a request that cannot
+be used or can never fit, 75 if there was no room in time, 126 and 127 if the
+program cannot be started or found, 130 if the queue was left by Ctrl-C, 1 for
+everything else.
 """
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _DURATION = r"(?:[0-9]{1,6}[smhd])+|[0-9]{1,9}"  # not compiled: few write one
@@ -109,13 +109,8 @@ def run(
         fence=levels.Level(fence),
         wait_s=0.0 if no_wait else wait_s,
     )
-    running.run(wanted, _note, _telling)
-
-
-def _note(text: str) -> None:
-    """What one should know, and may ignore."""
-    with contextlib.suppress(OSError):
-        click.echo(f"partage: {text}", err=True)
+    asking.warn(wishes)
+    running.run(wanted, asking.note, _telling)
 
 
 def _telling() -> running.Telling:

@@ -1,14 +1,15 @@
 """Telling a person who waits where he stands: on a terminal in one place, else in a line each time.
 
 On standard error, as standard output is the program's. The same few lines are written over until
-the program starts, and are gone then.
+the program starts, and are gone then. The place and the time come first, since they are what
+changes; on a narrow terminal the name is shortened, and the rest goes on in the next line.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import shutil
+import textwrap
 import time
 from typing import TextIO
 
@@ -17,24 +18,56 @@ from partage.core import demands
 from partage.local import granting, places, reasons, running
 
 _MOST_HOLDERS = 3
+_LEAST_NAME = 16  # characters of a name that are shown on any terminal
+_LEAST_WIDTH = 20
+_USUAL = os.terminal_size((80, 24))
+_GOES_ON = "..."
 
 
 def telling(out: TextIO) -> running.Telling:
     """Until the program starts, or nothing more is to be waited for."""
-    teller = _Live(out) if out.isatty() else _Lines(out)
-    return running.Telling(teller.show, out.isatty(), teller.clear)
+    live = out.isatty() and os.environ.get("TERM") != "dumb"
+    teller = _Live(out) if live else _Lines(out)
+    return running.Telling(teller.show, live, teller.clear)
 
 
-def lines(outcome: granting.Outcome, now_s: float) -> list[str]:
-    """Where one stands: the place, what it waits for, and who has that."""
+def lines(outcome: granting.Outcome, now_s: float, width: int | None = None) -> list[str]:
+    """Where one stands: the place, what it waits for, and who has that; None is any width."""
     entry, place = outcome.entry, outcome.waiting.place if outcome.waiting else 1
     asked = demands.described(entry.demand.containers[0].demand)
-    since = tables.age(now_s - entry.asked_at)
-    found = [
-        f"partage: {entry.name} waits for {asked} ({since}): place {place} of {outcome.queue}",
-        f"  {reasons.told(outcome.waiting)}",
+    where = f"partage: place {place} of {outcome.queue} ({tables.age(now_s - entry.asked_at)}): "
+    what = f" waits for {asked}"
+    name = entry.name if width is None else shortened(entry.name, width - len(where + what))
+    found = [f"{where}{name}{what}", f"  {reasons.told(outcome.waiting)}"]
+    return [tables.printable(line) for line in (*found, *_held_by(outcome, now_s))]
+
+
+def shortened(name: str, room: int) -> str:
+    """A name without its middle, if there is no room: the ends tell one from another."""
+    most = max(room, _LEAST_NAME)
+    if len(name) <= most:
+        return name
+    end = (most - len(_GOES_ON)) // 2
+    return f"{name[: most - len(_GOES_ON) - end]}{_GOES_ON}{name[-end:]}"
+
+
+def fitted(told: list[str], size: os.terminal_size) -> list[str]:
+    """Lines as they fit on a terminal: what is too long goes on in the next, indented."""
+    width = _width(size)
+    rows = [
+        row
+        for line in told
+        for row in textwrap.wrap(line, width, subsequent_indent="    ", break_on_hyphens=False)
     ]
-    return [*found, *_held_by(outcome, now_s)]
+    most = max(size.lines - 1, 1)  # the cursor stands below them
+    if len(rows) <= most:
+        return rows
+    return [*rows[: most - 1], rows[most - 1][: width - len(_GOES_ON)] + _GOES_ON]
+
+
+def _width(size: os.terminal_size) -> int:
+    """In the last column some terminals break a line already."""
+    return max(_LEAST_WIDTH, size.columns - 1)
 
 
 def _held_by(outcome: granting.Outcome, now_s: float) -> list[str]:
@@ -61,7 +94,7 @@ class _Lines:
         if place != self._place:
             self._place = place
             text = "; ".join(line.strip() for line in lines(outcome, time.time()))
-            _write(self._out, tables.printable(text) + "\n")
+            _write(self._out, f"{text}\n")
 
     def clear(self) -> None:
         """What was said stays."""
@@ -80,9 +113,9 @@ class _Live:
             self._drawn = 0  # what is on the screen now is somebody else's
             self._behind.show(outcome)
             return
-        width = max(20, shutil.get_terminal_size().columns - 1)
-        shown = [tables.printable(line)[:width] for line in lines(outcome, time.time())]
-        shown.append("  Ctrl-C leaves the queue")
+        size = _size(self._out)
+        told = lines(outcome, time.time(), _width(size))
+        shown = fitted([*told, "  Ctrl-C leaves the queue"], size)
         self.clear()
         _write(self._out, "".join(f"{line}\n" for line in shown))
         self._drawn = len(shown)
@@ -92,6 +125,15 @@ class _Live:
         if self._drawn and _in_front(self._out):
             _write(self._out, f"\x1b[{self._drawn}F\x1b[J")
         self._drawn = 0
+
+
+def _size(out: TextIO) -> os.terminal_size:
+    """Of the terminal that is written to, which standard output need not be."""
+    try:
+        size = os.get_terminal_size(out.fileno())
+    except OSError:
+        return _USUAL
+    return size if size.columns and size.lines else _USUAL
 
 
 def _in_front(out: TextIO) -> bool:

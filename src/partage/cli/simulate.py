@@ -24,8 +24,8 @@ _EXAMPLES = """
 \b
 Examples:
   partage simulate --nodes nodes.csv --pods pods.csv
-  partage simulate --nodes nodes.csv --pods pods.csv --policy priced,fgd,bestfit --seeds 10
-  partage simulate --nodes nodes.csv --pods pods.csv -o json --plot packing.png
+  partage simulate --nodes n.csv --pods p.csv --policy priced,fgd --seeds 10
+  partage simulate --nodes n.csv --pods p.csv -o json --plot packing.png
 """
 
 

@@ -2,20 +2,45 @@
 
 from __future__ import annotations
 
+import re
+
 from partage.core import errors, quantities
+
+_LIKE = r"\s*(\d{1,18}(?:\.\d{1,9})?)\s*([kmgtpe])(i?)b?\s*"  # not compiled: few mistype one
 
 
 def memory_mib(option: str, text: str) -> int:
     """``2GiB``, ``2Gi``, ``1500M``: Kubernetes' quantities, and with the B that people add."""
+    check_total(option, text, "4GiB")
     plain = text.removesuffix("B") if text.endswith("iB") else text
-    if plain.isdecimal():  # Kubernetes would take it for bytes; nobody who writes it means that
-        amount = text if plain.strip("0") else "4"
+    # Kubernetes would take it for bytes; nobody who writes it means that.
+    if plain.replace(".", "", 1).isdecimal():
+        amount = text if plain.strip("0.") else "4"
         raise errors.InputError(
             f"{option}: {text} has no unit", instead=f"write {amount}GiB or {amount}MiB"
         )
     try:
         return quantities.to_mib(plain)
     except errors.QuantityError as error:
-        # Where there is no number, Kubernetes' hint names one without a unit, refused above.
-        instead = error.instead if plain[:1] in "+-.0123456789" else "write one such as 4GiB"
-        raise errors.InputError(f"{option}: {error.what}", instead=instead) from error
+        raise errors.InputError(
+            f"{option}: {quantities.shown(text)} is no amount of memory", instead=_instead(text)
+        ) from error
+
+
+def check_total(option: str, text: str, example: str) -> None:
+    """Refuse a sign: it would be read as more or less than now, and an amount is all of it."""
+    if text.lstrip()[:1] in ("+", "-"):
+        raise errors.InputError(
+            f"{option}: {quantities.shown(text)} has a sign",
+            instead=f"write the total that it is to have, for example {example}",
+        )
+
+
+def _instead(text: str) -> str:
+    """What was meant, as the help writes it; Kubernetes' own hint would leave out the B."""
+    match = re.fullmatch(_LIKE, text, re.ASCII | re.IGNORECASE)
+    if match is None or not match[1].strip("0."):
+        return "write one such as 4GiB"
+    number, unit = match[1], match[2].upper()
+    decimal = "" if match[3] else f", or {number}{'k' if unit == 'K' else unit} (decimal)"
+    return f"write {number}{unit}iB{decimal}"

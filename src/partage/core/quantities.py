@@ -31,6 +31,7 @@ _SUFFIXES = {
 }
 _FORM = re.compile(r"([+-]?)(\d*)(?:\.(\d*))?([A-Za-z]*)([+-]?\d*)", re.ASCII)
 _LONGEST = 128  # characters; the API server has no bound, but nobody means a longer number
+_MOST_SHOWN = 40  # characters
 _FARTHEST = 64  # powers of ten beyond which the value is the cap or the smallest step anyway
 _SMALLEST = Fraction(1, 10**9)
 
@@ -68,6 +69,11 @@ def to_mib(text: str | int) -> int:
     return -(-value.numerator // (value.denominator * MIB))
 
 
+def shown(text: str) -> str:
+    """What somebody wrote, quoted, and cut where it would fill a screen."""
+    return repr(text if len(text) <= _MOST_SHOWN else text[: _MOST_SHOWN - 3] + "...")
+
+
 def _scale(text: str, suffix: str, exponent: str) -> Fraction:
     if not exponent and suffix in _SUFFIXES:
         return _SUFFIXES[suffix]
@@ -85,8 +91,7 @@ def _bounded(value: Fraction) -> Fraction:
 
 
 def _refused(text: str) -> errors.QuantityError:
-    shown = text if len(text) <= 40 else text[:37] + "..."
-    return errors.QuantityError(f"{shown!r} is not a quantity", instead=_hint(text))
+    return errors.QuantityError(f"{shown(text)} is not a quantity", instead=_hint(text))
 
 
 def _hint(text: str) -> str:

@@ -38,9 +38,11 @@ def foreign(around: findings.Around) -> Iterator[findings.Finding]:
         return
     known = [each.used_bytes for each in found if each.used_bytes is not None]
     used = f"{sum(known) // MIB} MiB" if len(known) == len(found) else "N/A"
+    count = len({each.pid for each in found})
+    those = "1 process" if count == 1 else f"{count} processes"
     yield findings.note(
         "foreign",
-        f"{len({each.pid for each in found})} processes that Partage did not start use {used}",
+        f"{those} that Partage did not start {'uses' if count == 1 else 'use'} {used}",
         "start them by `partage run`; until then what they use is not given away",
     )
 

@@ -171,8 +171,9 @@ def _entry(
 ) -> entries.Entry:
     taken = {other.name: other for other in living}
     if asking.name in taken:
+        owner = places.user_name(taken[asking.name].uid)
         raise errors.InputError(
-            f"there is a {asking.name} already, of {places.user_name(taken[asking.name].uid)}",
+            f"there is a program {asking.name!r} already, of {owner}",
             instead="choose another --name",
         )
     made = (entries.default_name(asking.program, number) for number in itertools.count(seq))

@@ -179,9 +179,12 @@ def _plain(cards: str) -> str:
 
 
 def _home() -> Path:
+    import pwd
+
     try:
-        return Path.home().absolute()
-    except RuntimeError as error:  # nothing in HOME, and no entry in the user database
+        # Not Path.home(), to which an empty HOME is the root of the file system.
+        return Path(os.environ.get("HOME") or pwd.getpwuid(os.getuid()).pw_dir).absolute()
+    except KeyError as error:  # no entry in the user database
         raise errors.LedgerError(
             "this user has no home", instead=f"name a folder in {VARIABLE}, or set HOME"
         ) from error

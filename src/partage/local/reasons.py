@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from partage.core import errors, refusals
 from partage.local import queueing
 
@@ -38,7 +40,21 @@ def refused(refusal: refusals.Refusal) -> str:
     if refusal.never or not found:
         return refusal.text
     nearest = sorted(found, key=lambda short: (-list(_SHORT).index(short.code), short.short))
-    shown = sorted(nearest[:_MOST], key=lambda short: short.index)
-    words = ", ".join(f"card {s.index} {_SHORT[s.code].format(s=s)}" for s in shown)
-    more = len(found) - len(shown)
-    return f"{words}, and {more} more have less" if more else words
+    shown, rest = sorted(nearest[:_MOST], key=lambda short: short.index), nearest[_MOST:]
+    words = ", ".join(f"card {s.index} {_lack(s)}" for s in shown)
+    return f"{words}, and {len(rest)} more {_rest(shown, rest)}" if rest else words
+
+
+def _lack(short: refusals.Shortage) -> str:
+    return _SHORT[short.code].format(s=short)
+
+
+def _rest(shown: Sequence[refusals.Shortage], rest: Sequence[refusals.Shortage]) -> str:
+    """What is true of all cards that are not told one by one."""
+    if {_lack(each) for each in rest} <= {_lack(each) for each in shown}:
+        return "like these"
+    amounts = {(each.code, each.asked) for each in (*shown, *rest)}
+    least = min(each.free for each in shown)
+    if len(amounts) == 1 and all(each.free < least for each in rest):
+        return "have less" if len(rest) > 1 else "has less"
+    return "have no room either" if len(rest) > 1 else "has no room either"

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from partage.core import amounts, cards, demands, errors
+from partage.core import amounts, cards, demands, errors, quantities
 from partage.local import entries
 
 ALL = "all"
@@ -42,12 +42,12 @@ def demand(wishes: Wishes, known: Sequence[cards.Card]) -> demands.PodDemand:
     """What is asked for; indexes are those of the cards that are known."""
     if wishes.limits:
         return _in_other_words(wishes, known)
+    restrictions = _restrictions(wishes, known)
+    count = _count(wishes.cards, len(restrictions["uuids"]))
     if not (wishes.memory or wishes.compute or wishes.exclusive):
         raise errors.InputError(
             "nothing is asked for", instead="add --memory 4GiB, --compute 30%, or --exclusive"
         )
-    restrictions = _restrictions(wishes, known)
-    count = _count(wishes.cards, len(restrictions["uuids"]))
     if wishes.exclusive:
         _refuse_beside("--exclusive", wishes.memory, wishes.compute)
         asked = demands.Demand(cards=count, exclusive=demands.Exclusive.CARD, **restrictions)
@@ -63,20 +63,32 @@ def demand(wishes: Wishes, known: Sequence[cards.Card]) -> demands.PodDemand:
     )
 
 
+def warnings(wishes: Wishes) -> tuple[str, ...]:
+    """What one should know of a request that can be used: our own words do what they say."""
+    if not wishes.limits:
+        return ()
+    from partage.local import translating
+
+    return translating.warnings(wishes.limits)
+
+
 def memory(text: str) -> dict[str, Any]:
     """``4GiB``, or ``25%`` of the card it lands on."""
-    match = _PERCENT.fullmatch(text.strip())
-    if match is None:
+    amounts.check_total("--memory", text, "4GiB")
+    if not text.rstrip().endswith("%"):
         return {"memory_mib": amounts.memory_mib("--memory", text)}
-    if not 1 <= int(match[1]) <= cards.FULL_PERCENT:
+    match = _PERCENT.fullmatch(text.strip())
+    if match is None or not 1 <= int(match[1]) <= cards.FULL_PERCENT:
         raise errors.InputError(
-            f"--memory: {text} of a card", instead="write 1% to 100%, or an amount such as 4GiB"
+            f"--memory: {quantities.shown(text)} is no part of a card",
+            instead="write whole percent, 1% to 100%, or an amount such as 4GiB",
         )
     return {"memory_percent": int(match[1])}
 
 
 def compute(text: str) -> dict[str, Any]:
     """``30%``, or with a ceiling ``30%:80%``."""
+    amounts.check_total("--compute", text, "30%")
     match = _COMPUTE.fullmatch(text.strip())
     if match is None:
         raise _wrong_compute(text)
@@ -89,8 +101,8 @@ def compute(text: str) -> dict[str, Any]:
 
 def _wrong_compute(text: str) -> errors.InputError:
     return errors.InputError(
-        f"--compute: {text!r} is no share of a card's time",
-        instead="write 1% to 100%, or with a ceiling 30%:80%",
+        f"--compute: {quantities.shown(text)} is no share of a card's time",
+        instead="write whole percent, 1% to 100%, or with a ceiling 30%:80%",
     )
 
 

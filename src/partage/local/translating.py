@@ -7,37 +7,40 @@ dialects take their time to load.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 
 import msgspec
 
 from partage.core import cards, demands, errors, grants
-from partage.dialects import base, pods, registry
+from partage.dialects import aliyun, base, pods, registry
 from partage.local import entries
 
 _SETTINGS = base.Settings()
 _POD = "program"  # pods and containers must have a name
 _FIELD = re.compile(r"spec\.containers\[0\](?:\.resources\.limits\[([^\]]*)\])?")
 _WHO = re.compile(r"\b(the|a) pod\b")
+_LABEL = re.compile(r"; for several cards set the label \S+")  # which only pods have
+_EXAMPLE = "write for example aliyun.com/gpu-mem=3 (docs/dialects.md has all names)"
+_BESIDE = ("cpu", "memory", "ephemeral-storage")  # what containers ask of a node, not of its cards
+_HUGE_PAGES = "hugepages-"
+_NEAR = 0.8  # of two names, how much of them is the same; domains are long
 
 
 def demand(limits: Sequence[str]) -> demands.PodDemand:
     """What limits such as ``aliyun.com/gpu-mem=3`` ask for, as those of a container."""
-    amounts = _amounts(limits)
-    pod = _pod(amounts)
-    try:
-        asked = registry.demand(pod, _SETTINGS)
-    except errors.DemandError as error:
-        raise _refused(error, amounts) from error
-    if asked is None:
-        raise errors.InputError(
-            f"--limits: no dialect knows {', '.join(pods.resources(pod))}",
-            instead="write for example aliyun.com/gpu-mem=3 (docs/dialects.md has all names)",
-        )
+    _, asked = _read(_amounts(limits))
     containers = tuple(
         demands.ContainerDemand(entries.CONTAINER, _held(c.demand)) for c in asked.containers
     )
     return msgspec.structs.replace(asked, containers=containers)
+
+
+def warnings(limits: Sequence[str]) -> tuple[str, ...]:
+    """What has no effect, or another one, of limits that are allowed."""
+    amounts = _amounts(limits)
+    pod, _ = _read(amounts)
+    found = registry.warnings(pod, _SETTINGS)
+    return tuple(_LABEL.sub("", _here(text, amounts)) for text in found)
 
 
 def environment(
@@ -47,13 +50,48 @@ def environment(
     return registry.environment(grant, container, node, _SETTINGS)
 
 
-def _refused(error: errors.DemandError, amounts: Mapping[str, str]) -> errors.InputError:
+def _read(amounts: Mapping[str, str]) -> tuple[pods.Pod, demands.PodDemand]:
+    """The limits as those of a pod, and what it asks for."""
+    _check_names(amounts)
+    pod = _pod(amounts)
+    try:
+        asked = registry.demand(pod, _SETTINGS)
+    except errors.DemandError as error:
+        what, instead = _here(error.what, amounts), _here(error.instead, amounts)
+        raise errors.InputError(what, instead=instead) from error
+    if asked is None:
+        written = ",".join(f"{name}={amount}" for name, amount in amounts.items())
+        raise errors.InputError(f"--limits {written} asks for no card", instead=_EXAMPLE)
+    return pod, asked
+
+
+def _check_names(amounts: Mapping[str, str]) -> None:
+    """A limit that is left out in silence is one that the user believes in."""
+    known = {name for dialect in registry.DIALECTS for name in dialect.resources}
+    known.add(aliyun.COUNT)  # a resource without effect, of which its dialect warns
+    for name, amount in amounts.items():
+        if name in _BESIDE or name.startswith(_HUGE_PAGES):
+            raise errors.InputError(
+                f"--limits {name}={amount}: {name} is not of a card, and nothing here limits it",
+                instead="leave it out",
+            )
+        if name not in known:
+            raise errors.InputError(
+                f"--limits {name}={amount}: no dialect knows {name}",
+                instead=_nearest(name, known),
+            )
+
+
+def _nearest(mistyped: str, known: Set[str]) -> str:
+    import difflib  # for those who mistype one, and nobody else
+
+    near = difflib.get_close_matches(mistyped, sorted(known), n=1, cutoff=_NEAR)
+    return f"the nearest name is {near[0]}" if near else _EXAMPLE
+
+
+def _here(text: str, amounts: Mapping[str, str]) -> str:
     """The same of what was written here: nobody who wrote limits knows of a pod."""
-
-    def here(text: str) -> str:
-        return _WHO.sub(rf"\1 {_POD}", _FIELD.sub(_written(amounts), text))
-
-    return errors.InputError(here(error.what), instead=here(error.instead))
+    return _WHO.sub(rf"\1 {_POD}", _FIELD.sub(_written(amounts), text))
 
 
 def _written(amounts: Mapping[str, str]) -> Callable[[re.Match[str]], str]:

@@ -21,9 +21,9 @@ UNKNOWN = "N/A"
 
 _EPILOG = """\b
 Examples:
-  partage inspect                        cards, tenants and problems of the cluster
+  partage inspect                   cards, tenants and problems of the cluster
   partage inspect dev-server-153 -o wide
-  partage inspect --live                 on a node: what its pods use now, too
+  partage inspect --live            on a node: what its pods use now, too
   partage inspect -o json | jq '.nodes[].cards[] | select(.healthy | not)'
 """
 

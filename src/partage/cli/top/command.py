@@ -14,10 +14,10 @@ from partage.fence import roots
 _APART_S = 1.0
 _EPILOG = f"""\b
 Examples:
-  partage top                              live; h tells the keys, q quits
+  partage top                         live; h tells the keys, q quits
   partage top --once | grep training
   partage top --agent http://10.0.0.7:9437
-  partage top --root {roots.DEFAULT}            a folder of fences: tenants by name
+  partage top --root {roots.DEFAULT}     a folder of fences: tenants by name
   partage top -o json | jq '.containers[] | select(.refused > 0) | .pod'
 """
 

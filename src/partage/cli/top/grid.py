@@ -7,6 +7,7 @@ How cells get to a screen or into a pipe is told in :mod:`partage.cli.top.drawin
 from __future__ import annotations
 
 import enum
+import math
 
 import msgspec
 
@@ -16,6 +17,7 @@ from partage.fence import limits
 
 UNKNOWN = "N/A"
 _UNTOLD = "-"  # the same, where it is a part of a cell
+_ALL = "all"  # what is not limited
 _GIB_MIB = 1024
 
 
@@ -64,6 +66,11 @@ def count(amount: int | None) -> Cell:
     return Cell(str(amount), Tone.BAD, rank=amount) if amount else number(amount)
 
 
+def granted(amount_mib: int) -> Cell:
+    """Memory that was asked for; nothing said is no limit, and more than any."""
+    return number(amount_mib) if amount_mib else Cell(_ALL, rank=math.inf)
+
+
 def mib(amount_bytes: int | None) -> Cell:
     """Rounded up: what is there is shown."""
     return number(None if amount_bytes is None else -(-amount_bytes // MIB))
@@ -71,7 +78,7 @@ def mib(amount_bytes: int | None) -> Cell:
 
 def rounded(cell: Cell) -> Cell:
     """The same amount of MiB in a few characters, with its unit."""
-    if cell.rank is None:
+    if cell.rank in (None, math.inf):
         return cell
     amount_mib = int(cell.rank)
     if abs(amount_mib) >= _GIB_MIB:
@@ -119,7 +126,7 @@ def health(healthy: bool) -> Cell:
 def asked(mode: str, compute_percent: int, ceiling_percent: int | None) -> Cell:
     """What was promised of a card's time."""
     texts: dict[str, tuple[str, int]] = {
-        limits.Mode.NONE: ("all", 100),
+        limits.Mode.NONE: (_ALL, 100),
         limits.Mode.FIXED: (f"{compute_percent}%", compute_percent),
         limits.Mode.BURST: (f"{compute_percent}%-{ceiling_percent}%", compute_percent),
     }

@@ -69,7 +69,7 @@ def _container(each: reporting.ContainerReport, rate: tallies.Rate) -> grid.Row:
     return (
         *(grid.number(each.index), grid.text(each.namespace)),
         *(grid.text(each.pod or each.uid), grid.text(each.container)),
-        *(_memory(each), grid.used(each.used_bytes, each.memory_mib)),
+        *(grid.granted(each.memory_mib), grid.used(each.used_bytes, each.memory_mib)),
         *(grid.mib(each.peak_bytes), grid.count(each.refused), _compute(each)),
         *(grid.percent(rate.compute_percent), grid.waited(rate.throttled_percent)),
         grid.text(each.fence),
@@ -92,12 +92,6 @@ def problem(what: str, text: str) -> pages.Line:
 def _place(each: reporting.ContainerReport) -> tuple[bool, int, str, str, str]:
     index = -1 if each.index is None else each.index
     return each.index is None, index, each.namespace, each.pod or each.uid, each.container
-
-
-def _memory(each: reporting.ContainerReport) -> grid.Cell:
-    if each.memory_mib:
-        return grid.number(each.memory_mib)
-    return grid.Cell("all", rank=float("inf"))
 
 
 def _compute(each: reporting.ContainerReport) -> grid.Cell:
