@@ -10,13 +10,12 @@ import shutil
 import signal
 import sqlite3
 import subprocess
-from collections.abc import Iterator
 
 import pytest
 
 from partage.core import errors
 from partage.local import databases, ledger, schema, sweeping
-from tests import leaving_out
+from tests import disks, leaving_out
 from tests.local import sites
 
 NEWER = (*schema.STEPS, "ALTER TABLE entries ADD COLUMN note TEXT NOT NULL DEFAULT ''")
@@ -81,12 +80,12 @@ def test_two_make_the_same_ledger_at_once(tmp_path: pathlib.Path) -> None:
 
 def test_a_full_disk_is_told_and_loses_nothing(tmp_path: pathlib.Path) -> None:
     """Nothing is started or granted; who runs keeps his share; with room again all is well."""
-    with _disk(tmp_path / "disk") as disk:
+    with disks.small(tmp_path / "disk") as disk:
         site = sites.Site(disk, state=str(tmp_path / "machine"))
         try:
             site.holding("--memory", "4GiB", "--name", "old")
             filler = disk / "filler"
-            _fill(filler)
+            disks.fill(filler)
 
             refused = site.partage("run", "--memory", "1GiB", "--", "echo", "ran")
 
@@ -104,13 +103,13 @@ def test_a_full_disk_is_told_and_loses_nothing(tmp_path: pathlib.Path) -> None:
 
 def test_the_queue_can_be_left_while_the_disk_is_full(tmp_path: pathlib.Path) -> None:
     """The row stays until somebody can write again; nobody is held up by it."""
-    with _disk(tmp_path / "disk") as disk:
+    with disks.small(tmp_path / "disk") as disk:
         site = sites.Site(disk, state=str(tmp_path / "machine"))
         try:
             site.holding("--memory", "16GiB", "--cards", "2", "--name", "holder")
             waiter = site.run("--memory", "1GiB", "--name", "waiter", command=["true"])
             sites.eventually(lambda: site.names("waiting") == ["waiter"])
-            _fill(disk / "filler")
+            disks.fill(disk / "filler")
             waiter.send_signal(signal.SIGINT)
             _, err = waiter.communicate(timeout=sites.PATIENCE_S)
 
@@ -264,29 +263,3 @@ def _apart(site: sites.Site, script: str) -> subprocess.CompletedProcess[str]:
         check=False,
         timeout=sites.PATIENCE_S,
     )
-
-
-@contextlib.contextmanager
-def _disk(point: pathlib.Path) -> Iterator[pathlib.Path]:
-    """A small disk of its own."""
-    if os.geteuid() != 0 or not shutil.which("mount"):
-        leaving_out.leave_out("a disk that is full", "only root mounts one")
-    point.mkdir()
-    done = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", point],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        leaving_out.leave_out("a disk that is full", done.stderr.strip())
-    try:
-        yield point
-    finally:
-        subprocess.run(["umount", "-l", point], check=False)
-
-
-def _fill(path: pathlib.Path) -> None:
-    with contextlib.suppress(OSError), path.open("wb", buffering=0) as file:
-        while True:
-            file.write(b"x" * 4096)

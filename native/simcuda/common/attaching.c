@@ -24,6 +24,13 @@ static enum attaching complain(enum attaching failure, const char *what, const c
     return failure;
 }
 
+/* Of the disk, with its reason. */
+static enum attaching complain_of_disk(const char *what, const char *path)
+{
+    fprintf(stderr, "simcuda: cannot %s the state file %s: %s\n", what, path, strerror(errno));
+    return ATTACH_NO_FILE;
+}
+
 static bool fits(const struct machine *machine, size_t bytes)
 {
     return bytes >= sizeof *machine && machine->magic == MACHINE_MAGIC &&
@@ -71,34 +78,41 @@ static void sweep_slots(struct attachment *here)
             machine->slots[i].pid = 0;
 }
 
-static bool take_slot(struct attachment *here)
+static bool find_slot(struct attachment *here)
 {
-    struct machine *machine = here->machine;
-    for (unsigned i = 0; i < SLOTS; i++) {
-        if (machine->slots[i].pid || !byte_lock(here->lock_fd, (off_t)i, F_WRLCK, false))
-            continue;
-        here->slot = (int)i;
-        cgroups_of_process(machine->slots[i].cgroups);
-        for (uint32_t card = 0; card < machine->facts.card_count; card++)
-            machine->cards[card].shares[i] = (struct share){0};
-        machine->slots[i].pid = getpid();
-        if (machine->slots_used <= i)
-            machine->slots_used = i + 1;
-        return true;
-    }
+    for (unsigned i = 0; i < SLOTS; i++)
+        if (!here->machine->slots[i].pid && byte_lock(here->lock_fd, (off_t)i, F_WRLCK, false)) {
+            here->slot = (int)i;
+            return true;
+        }
     return false;
 }
 
-static enum attaching join(struct attachment *here, bool as_process)
+static void take_slot(struct attachment *here)
+{
+    struct machine *machine = here->machine;
+    unsigned slot = (unsigned)here->slot;
+    cgroups_of_process(machine->slots[slot].cgroups);
+    for (uint32_t card = 0; card < machine->facts.card_count; card++)
+        machine->cards[card].shares[slot] = (struct share){0};
+    machine->slots[slot].pid = getpid();
+    if (machine->slots_used <= slot)
+        machine->slots_used = slot + 1;
+}
+
+static enum attaching join(struct attachment *here, const char *path, bool as_process)
 {
     if (!as_process) {
         byte_lock(here->lock_fd, BYTE_ONLOOKERS, F_RDLCK, true);
         return ATTACHED;
     }
     sweep_slots(here);
-    if (take_slot(here))
-        return ATTACHED;
-    return complain(ATTACH_FULL, "too many processes on this machine; end some of them", "");
+    if (!find_slot(here))
+        return complain(ATTACH_FULL, "too many processes on this machine; end some of them", "");
+    if (!slot_reserve(here->lock_fd, here->machine->facts.card_count, (unsigned)here->slot))
+        return complain_of_disk("make room in", path);
+    take_slot(here);
+    return ATTACHED;
 }
 
 /* A file that is no machine may be anybody's, and a device or a pipe is no file. */
@@ -118,7 +132,7 @@ static enum attaching enter(struct attachment *here, struct settings *settings, 
 {
     here->machine = map(settings);
     if (here->machine)
-        return join(here, as_process);
+        return join(here, settings->path, as_process);
     if (bytes_locked_by_others(here->lock_fd, 0, SLOTS) ||
         bytes_locked_by_others(here->lock_fd, BYTE_ONLOOKERS, 1))
         return complain(ATTACH_OTHER_MACHINE,
@@ -131,7 +145,7 @@ static enum attaching enter(struct attachment *here, struct settings *settings, 
                         settings->path);
     *again = true;
     if (state_make(settings, true))
-        return complain(ATTACH_NO_FILE, "cannot replace the state file ", settings->path);
+        return complain_of_disk("replace", settings->path);
     return ATTACHED;
 }
 
@@ -142,9 +156,7 @@ static enum attaching try_once(struct attachment *here, struct settings *setting
     here->lock_fd = open(settings->path, O_RDWR | O_CLOEXEC);
     if (here->lock_fd < 0) {
         *again = errno == ENOENT && !state_make(settings, false);
-        return *again ? ATTACHED
-                      : complain(ATTACH_NO_FILE, "cannot open or make the state file ",
-                                 settings->path);
+        return *again ? ATTACHED : complain_of_disk("open or make", settings->path);
     }
     byte_lock(here->lock_fd, BYTE_ENTRANCE, F_WRLCK, true);
     enum attaching result = ATTACHED;

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -49,11 +50,34 @@ static void machine_prepare(struct machine *machine, const struct facts *facts, 
         mutex_prepare(&machine->cards[i].mutex);
 }
 
-/* The file is almost all holes; only what is written takes memory. */
+/* So that no page of it is missing when it is touched: on a full disk that would be SIGBUS. */
+static bool reserve(int fd, size_t first, size_t bytes)
+{
+    do
+        errno = posix_fallocate(fd, (off_t)first, (off_t)bytes);
+    while (errno == EINTR);
+    return !errno;
+}
+
+static size_t card_at(uint32_t card)
+{
+    return offsetof(struct machine, cards) + card * sizeof(struct card);
+}
+
+static bool reserve_cards(int fd, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (!reserve(fd, card_at(i), offsetof(struct card, runs)))
+            return false;
+    return true;
+}
+
+/* Most of the file are runs: holes, until somebody takes their slot (slot_reserve). */
 static bool fill(int fd, const struct facts *facts)
 {
-    size_t bytes = sizeof(struct machine) + facts->card_count * sizeof(struct card);
-    if (ftruncate(fd, (off_t)bytes))
+    size_t bytes = card_at(facts->card_count);
+    if (ftruncate(fd, (off_t)bytes) || !reserve(fd, 0, sizeof(struct machine)) ||
+        !reserve_cards(fd, facts->card_count))
         return false;
     struct machine *machine = mmap(0, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (machine == MAP_FAILED)
@@ -87,6 +111,15 @@ int state_make(const struct settings *settings, bool replace)
     close(fd);
     errno = error;
     return failed && error != EEXIST ? -1 : 0;
+}
+
+bool slot_reserve(int fd, uint32_t card_count, unsigned slot)
+{
+    for (uint32_t i = 0; i < card_count; i++)
+        if (!reserve(fd, card_at(i) + offsetof(struct card, runs[slot]),
+                     sizeof(struct run[RUNS])))
+            return false;
+    return true;
 }
 
 bool state_current(int fd, const char *path)

@@ -13,5 +13,8 @@ bool bytes_locked_by_others(int fd, off_t first, off_t count);
 /* Make a new machine; over an existing file only if it is to be replaced. 0 or -1 and errno. */
 int state_make(const struct settings *settings, bool replace);
 
+/* Room on the disk for what the process of a slot writes; false and errno if there is none. */
+bool slot_reserve(int fd, uint32_t card_count, unsigned slot);
+
 /* Is the open file still the one that the path names? */
 bool state_current(int fd, const char *path);

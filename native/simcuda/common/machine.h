@@ -16,7 +16,7 @@
 #include "common/settings.h"
 
 #define MACHINE_MAGIC 0x43544d4953ull
-#define MACHINE_VERSION 2
+#define MACHINE_VERSION 3
 #define SLOTS 512
 #define RUNS 8192
 #define GAPS 4096

@@ -8,6 +8,7 @@ is. What SQLite and the disk complain about is told in words for people (:func:`
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
@@ -22,8 +23,8 @@ _LEAST_BYTES = 1 << 16  # with less than this, no file of SQLite's can be made
 _SHARED_FIRST, _SHARED_BYTES = 0x40000002, 510  # what readers of a SQLite file lock
 
 
-class Busy(errors.LedgerError):
-    """Others had the ledger all the time."""
+class Unwritable(errors.LedgerError):
+    """Nothing can be written just now, and who has time may try again: a full disk, say."""
 
 
 def connected(place: places.Place, steps: Sequence[str]) -> sqlite3.Connection:
@@ -80,13 +81,19 @@ def explained(path: Path) -> Iterator[None]:
     except sqlite3.Error as error:
         named = "FULL" if _is_full(path) else kind(error)
         what, instead = _TEXTS.get(named, _OTHERWISE)
-        raised = Busy if named == "BUSY" else errors.LedgerError
+        raised = Unwritable if named in _PASSING else errors.LedgerError
         raise raised(f"the ledger {path} {what} ({error})", instead=instead) from error
     except OSError as error:
-        raise errors.LedgerError(
+        raised = Unwritable if passing(error) else errors.LedgerError
+        raise raised(
             f"{error.filename or path}: {error.strerror or error}; nothing was granted or changed",
             instead="see `partage doctor`",
         ) from error
+
+
+def passing(error: OSError) -> bool:
+    """Whether a disk that does not let one write may do so later."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 
 
 def identity(path: Path) -> tuple[int, int] | None:
@@ -145,6 +152,7 @@ _TEXTS = {
         ("is no ledger", _MOVE),
     ),
 }
+_PASSING = ("FULL", "READONLY", "CANTOPEN", "BUSY", "IOERR")
 _OTHERWISE = ("does not answer", "see `partage doctor`")
 
 

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import collections
-import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 from partage.fence import roots, tenants
-from partage.local import findings, places, schema, setting_up
+from partage.local import disks, findings, places, schema, setting_up
 from partage.local import leases as lease_files
 from partage.local import ledger as ledgers
 
 _LEAST_BYTES = 1 << 20  # that a ledger should be able to grow by
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 _SETUP = "`sudo partage setup`"
 
 
@@ -52,11 +50,12 @@ def disk(around: findings.Around) -> Iterator[findings.Finding]:
             f"name a folder on a local disk in {places.VARIABLE}, or run {_SETUP}",
         )
         return
-    trouble = _trouble(folder) if os.access(folder, os.X_OK) else None
+    trouble = disks.trouble(folder, _LEAST_BYTES) if os.access(folder, os.X_OK) else None
     if trouble is None:
         yield findings.ok("disk", f"{folder} is on {kind}")
     else:
-        yield findings.problem("disk", f"{folder} ({kind}): {trouble.strerror}", _remedy(trouble))
+        text = f"{folder} ({kind}): {trouble.strerror}"
+        yield findings.problem("disk", text, disks.remedy(trouble))
 
 
 def permissions(around: findings.Around) -> Iterator[findings.Finding]:
@@ -111,29 +110,6 @@ def _whose(around: findings.Around, place: places.Place, text: str) -> findings.
     return findings.note(
         "ledger", f"{text}; yours alone: what others are granted is not seen", _SETUP
     )
-
-
-def _trouble(folder: Path) -> OSError | None:
-    try:
-        fd = os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        known = (errno.EROFS, errno.EACCES, *_FULL)
-        return error if error.errno in known else None  # not every file system has such files
-    try:
-        os.posix_fallocate(fd, 0, _LEAST_BYTES)
-    except OSError as error:
-        return error if error.errno in (*_FULL, errno.EIO, errno.EROFS) else None
-    finally:
-        os.close(fd)
-    return None
-
-
-def _remedy(trouble: OSError) -> str:
-    if trouble.errno in _FULL:
-        return "make room: nothing can be granted until then"
-    if trouble.errno == errno.EROFS:
-        return f"mount it writable, or name another folder in {places.VARIABLE}"
-    return f"name a folder of yours in {places.VARIABLE}, or ask for {_SETUP}"
 
 
 def _stranger(path: Path, status: os.stat_result) -> findings.Finding:

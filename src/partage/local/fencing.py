@@ -17,7 +17,7 @@ import msgspec
 from partage.core import cards, errors, grants
 from partage.fence import advisory, hook, levels, library, limits, roots
 from partage.fence.levels import Level
-from partage.local import entries, places, requests
+from partage.local import databases, entries, places, reaching, requests
 
 LEVEL = "PARTAGE_FENCE"  # whoever has it has a share, held or only told
 
@@ -55,6 +55,17 @@ def check(minimum: Level) -> Level:
         raise errors.InputError(f"--fence: {error.what}", instead=error.instead) from error
 
 
+def check_reach(program: str, minimum: Level, level: Level) -> str:
+    """What keeps the fence out of a program, if anything does and somebody can do without."""
+    hindrance = reaching.hindrance(program) if level is Level.HOOK else ""
+    if not hindrance or minimum is Level.ADVISORY:
+        return hindrance
+    raise errors.InputError(
+        f"--fence: {program} would run without its fence: {hindrance}",
+        instead="start it without --fence, or start a program that can have one",
+    )
+
+
 def put(
     place: places.Place,
     entry: entries.Entry,
@@ -74,7 +85,8 @@ def put(
     try:
         applied = hook.Hook(roots.find(place.fence), inherited=inherited).apply(subject, asked)
     except OSError as error:
-        raise errors.FenceError(
+        raised = databases.Unwritable if databases.passing(error) else errors.FenceError
+        raise raised(
             f"the fence of {entry.name} cannot be written: {error.strerror or error}",
             instead="see `partage doctor`; nothing was started",
         ) from error

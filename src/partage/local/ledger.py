@@ -36,6 +36,7 @@ class Ledger:
         self._place = place
         self._path = place.ledger
         self._steps = steps
+        self._identity: tuple[int, int] | None = None  # of the file that is open
         self._connect()
 
     def renew(self) -> None:
@@ -44,7 +45,8 @@ class Ledger:
         Whoever waits would else decide from the old one, beside those who came later.
         """
         with databases.explained(self._path):
-            if databases.identity(self._path) != self._identity:
+            if self._identity is None or databases.identity(self._path) != self._identity:
+                self._identity = None  # until another is open: that may fail, and be tried again
                 self.close()
                 self._connect()
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -12,6 +14,7 @@ from partage.core import errors
 from partage.fence import levels
 from partage.local import (
     contexts,
+    databases,
     entries,
     fencing,
     granting,
@@ -23,6 +26,9 @@ from partage.local import (
     simulating,
     starting,
 )
+
+if TYPE_CHECKING:
+    from partage.local import waiting
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,7 +47,7 @@ class Telling(msgspec.Struct, frozen=True):
 
     show: Callable[[granting.Outcome], None]
     live: bool  # whether somebody looks at that all the time
-    done: Callable[[], None]  # called when the waiting is over, and once more is no harm
+    done: Callable[[], None]  # called when that is over, or something else is written; often
 
 
 def run(wanted: Run, note: Callable[[str], None], telling: Callable[[], Telling]) -> None:
@@ -54,12 +60,15 @@ def run(wanted: Run, note: Callable[[str], None], telling: Callable[[], Telling]
             f"this is already a program with a share ({os.environ.get('PARTAGE_NAME', '')})",
             instead="start the program as it is, or leave that share first",
         )
-    starting.check(wanted.command[0], os.environ.get("PATH"))
+    program = starting.check(wanted.command[0], os.environ.get("PATH"))
     level = fencing.check(wanted.fence)
+    hindrance = fencing.check_reach(program, wanted.fence, level)
+    if hindrance:
+        note(f"the fence does not reach {program}: {hindrance}")
     with sessions.opened(os.environ) as here:
         if not here.place.shared:
             note(alone(here.place))
-        lease, told = _granted(here, wanted, level, telling)
+        lease, told = _granted(here, wanted, level, note, telling)
     starting.become(wanted.command, lease, told)
 
 
@@ -74,7 +83,11 @@ def alone(place: places.Place) -> str:
 
 
 def _granted(
-    here: sessions.Session, wanted: Run, level: levels.Level, telling: Callable[[], Telling]
+    here: sessions.Session,
+    wanted: Run,
+    level: levels.Level,
+    note: Callable[[str], None],
+    telling: Callable[[], Telling],
 ) -> tuple[leases.Lease, dict[str, str]]:
     seen = machine.see(here.driver)
     node = machine.understood(seen, (), here.place).node
@@ -84,44 +97,52 @@ def _granted(
         demand=demand, program=wanted.command[0], name=wanted.name, priority=wanted.priority
     )
     lease, outcome = granting.ask(here, seen, asking, time.time())
+
+    def written(entry: entries.Entry) -> dict[str, str]:
+        with databases.explained(lease.path):
+            lease.write(entry)
+            fenced = _fenced(here, seen, entry, level)
+            lease.write(_told(entry, level))
+        return fencing.environment(entry, fenced, node)
+
     try:
-        entry = _awaited(here, wanted, lease, outcome, telling)
-        lease.write(entry)
-        fenced = _fenced(here, seen, entry, level)
-        lease.write(_told(entry, level))
-        return lease, fencing.environment(entry, fenced, node)
+        # Most need not wait. For them nothing is loaded that belongs to waiting, and no bell is
+        # hung: the kernel takes some ten milliseconds to take one down.
+        if outcome.entry.grant is not None:
+            return lease, written(outcome.entry)
+        from partage.local import waiting
+
+        if wanted.wait_s == 0:
+            raise waiting.too_late(outcome)
+        with _watching(wanted.wait_s, note, telling()) as watch:
+            entry = waiting.until_granted(here, lease, outcome, watch)
+            return lease, waiting.until_written(lambda: written(entry), watch, time.sleep)
     except BaseException:
         granting.leave(here, lease)
         raise
 
 
-def _awaited(
-    here: sessions.Session,
-    wanted: Run,
-    lease: leases.Lease,
-    outcome: granting.Outcome,
-    telling: Callable[[], Telling],
-) -> entries.Entry:
-    # Most need not wait. For them nothing is loaded that belongs to waiting, and no bell is hung:
-    # the kernel takes some ten milliseconds to take one down.
-    if outcome.entry.grant is not None:
-        return outcome.entry
+@contextlib.contextmanager
+def _watching(
+    wait_s: float | None, note: Callable[[str], None], telling: Telling
+) -> Iterator[waiting.Watch]:
     from partage.local import waiting
 
-    if wanted.wait_s == 0:
-        raise waiting.too_late(outcome)
-    told = telling()
-    watch = waiting.Watch(
-        show=told.show,
-        live=told.live,
-        monotonic=time.monotonic,
-        now=time.time,
-        deadline_s=None if wanted.wait_s is None else time.monotonic() + wanted.wait_s,
-    )
+    def warn(text: str) -> None:
+        telling.done()  # a terminal's lines are drawn anew, below this one
+        note(text)
+
     try:
-        return waiting.until_granted(here, lease, outcome, watch)
+        yield waiting.Watch(
+            show=telling.show,
+            live=telling.live,
+            warn=warn,
+            monotonic=time.monotonic,
+            now=time.time,
+            deadline_s=None if wait_s is None else time.monotonic() + wait_s,
+        )
     finally:
-        told.done()
+        telling.done()
 
 
 def _fenced(

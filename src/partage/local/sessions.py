@@ -52,6 +52,8 @@ def driver() -> Iterator[nvml.Nvml]:
         try:
             found = stack.enter_context(nvml.Nvml())
         except errors.DeviceError as error:
+            if simulating.on() and error.reason == simulating.NO_FILE:
+                raise simulating.without_file(os.environ) from error
             raise errors.DeviceError(
                 error.reason,
                 f"this machine has no GPU that can be used ({error.what})",

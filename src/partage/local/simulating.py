@@ -17,14 +17,17 @@ from pathlib import Path
 
 from partage.core import errors
 from partage.fence import library
-from partage.local import leases, places
+from partage.local import disks, leases, places
 
 VARIABLE = places.SIMULATION
+NO_FILE = "operating-system"  # NVML's reason where the simulated driver has no file for its cards
 # As native/simcuda reads them: so many cards at most, with names of so many letters.
 _GROUP = re.compile(r"(?:([1-9]\d?)x)?[1-9]\d{0,5}[GM]iB(?::[ -+\--~]{1,53})?", re.ASCII)
 _MOST_CARDS = 32
 _MARK = "simulated"  # a file in the place
 _LONGEST = 100  # characters; the folder is named so
+_STATE = "SIMCUDA_STATE"
+_CARD_BYTES = 1 << 18  # more than it takes for a card
 
 
 def switch(cards: str, environ: MutableMapping[str, str]) -> None:
@@ -37,12 +40,12 @@ def switch(cards: str, environ: MutableMapping[str, str]) -> None:
     folder = library.folder() / "simulated"
     environ[VARIABLE] = cards
     if environ.get("SIMCUDA_CARDS", cards) != cards:
-        environ.pop("SIMCUDA_STATE", None)  # of another simulated machine, around this one
+        environ.pop(_STATE, None)  # of another simulated machine, around this one
     environ["SIMCUDA_CARDS"] = cards
-    if not environ.get("SIMCUDA_STATE"):
+    if not environ.get(_STATE):
         with contextlib.suppress(OSError, errors.LedgerError):  # who needs it says what is wrong
             place = places.where(environ)
-            environ["SIMCUDA_STATE"] = str(place / "machine")
+            environ[_STATE] = str(place / "machine")
             place.mkdir(mode=0o700, parents=True, exist_ok=True)
     others = [p for p in environ.get("LD_LIBRARY_PATH", "").split(":") if p and p != str(folder)]
     environ["LD_LIBRARY_PATH"] = ":".join([str(folder), *others])
@@ -67,21 +70,34 @@ def check(path: Path, environ: Mapping[str, str]) -> None:
 
 def claim(place: places.Place, environ: Mapping[str, str]) -> None:
     """Let a ledger that nobody has used be of simulated cards, if that is what this is about."""
-    if environ.get(VARIABLE) and _marked(place.path) is None:
+    if not environ.get(VARIABLE):
+        return
+    if _marked(place.path) is None:
         mark(place, environ[VARIABLE])
+    check(place.path, environ)  # somebody with other cards may have been first
 
 
 def mark(place: places.Place, cards: str) -> None:
     """Let a ledger be of simulated cards from now on."""
     path = place.path / _MARK
     try:
-        with contextlib.suppress(FileExistsError), path.open("x", encoding="utf-8") as file:
-            os.fchmod(file.fileno(), 0o644)
-            file.write(cards)
+        _write(path, cards)
     except OSError as error:
         raise errors.LedgerError(
             f"{path} cannot be written ({error.strerror})", instead="see `partage doctor`"
         ) from error
+
+
+def without_file(environ: Mapping[str, str]) -> errors.DeviceError:
+    """The error of a simulated driver that cannot make or open the file of its cards."""
+    state = Path(environ.get(_STATE, ""))
+    trouble = _trouble(state, environ)
+    what = "the state file of the simulated cards cannot be made or written"
+    return errors.DeviceError(
+        NO_FILE,
+        f"{what}: {state}: {trouble.strerror}" if trouble else f"{what}: {state}",
+        instead=f"unset {_STATE}" if _elsewhere(state, environ) else disks.remedy(trouble),
+    )
 
 
 def on(environ: Mapping[str, str] = os.environ) -> bool:
@@ -101,10 +117,42 @@ def _used(path: Path) -> bool:
 
 
 def _marked(path: Path) -> str | None:
+    """What a ledger is of; an empty mark is none: whoever made it had no time to write it."""
     try:
-        return (path / _MARK).read_text("utf-8")[:_LONGEST]
+        return (path / _MARK).read_text("utf-8")[:_LONGEST] or None
     except (OSError, UnicodeDecodeError):
         return None
+
+
+def _write(path: Path, cards: str) -> None:
+    """The mark gets its name when it is whole; the first stays, unless nothing is in it."""
+    fresh = path.with_name(f".{_MARK}.{os.urandom(8).hex()}")
+    try:
+        with fresh.open("x", encoding="utf-8") as file:
+            os.fchmod(file.fileno(), 0o644)
+            file.write(cards)
+        os.link(fresh, path)
+    except FileExistsError:
+        if not path.stat().st_size:
+            fresh.replace(path)
+    finally:
+        fresh.unlink(missing_ok=True)
+
+
+def _trouble(state: Path, environ: Mapping[str, str]) -> OSError | None:
+    """What the disk says; None if it would let one write."""
+    try:
+        os.close(os.open(state, os.O_RDWR | os.O_CLOEXEC))
+    except FileNotFoundError:
+        return disks.trouble(state.parent, _count(environ[VARIABLE]) * _CARD_BYTES)
+    except OSError as error:
+        return error
+    return None
+
+
+def _elsewhere(state: Path, environ: Mapping[str, str]) -> bool:
+    """Whether somebody has named another file than that of the ledger's folder."""
+    return state.parent != places.where(environ)
 
 
 def _named(cards: str | None) -> str:

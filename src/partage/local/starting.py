@@ -32,10 +32,11 @@ class CannotStart(errors.PartageError):
         super().__init__(what, instead=instead)
 
 
-def check(program: str, path: str | None) -> None:
-    """Refuse a program that is not there, before anything is granted."""
-    if shutil.which(program, path=path):
-        return
+def check(program: str, path: str | None) -> str:
+    """Where a program is; refuses one that is not there, before anything is granted."""
+    found = shutil.which(program, path=path)
+    if found:
+        return found
     if "/" in program and Path(program).exists():
         raise CannotStart(
             f"{program} cannot be executed",

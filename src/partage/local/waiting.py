@@ -4,11 +4,15 @@ Everybody who waits hears the same bell. Each looks whether he was granted somet
 not, the first of those who wait and live decides for all, and the others sleep on. So a hundred
 waiting programs cost little more than one. Foreign processes ring no bell: for them the first looks
 again from time to time.
+
+A disk that is full or read-only, and others who do not let the ledger go, cost nobody his place: he
+is told once, and tries again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 
 import msgspec
 
@@ -31,6 +35,7 @@ _HANGS_S = 3 * _LOOK_S  # after which the first is believed not to look any more
 _SOON_S = (0.01, 0.05, 0.25)
 
 Show = Callable[[granting.Outcome], None]
+Done = TypeVar("Done")
 
 
 class Watch(msgspec.Struct, frozen=True):
@@ -38,6 +43,7 @@ class Watch(msgspec.Struct, frozen=True):
 
     show: Show  # called with where one stands
     live: bool  # whether somebody looks at that all the time
+    warn: Callable[[str], None]  # called with what keeps one from the ledger
     monotonic: Callable[[], float]
     now: Callable[[], float]  # since 1970
     deadline_s: float | None  # on the monotonic clock; None: for ever
@@ -50,20 +56,33 @@ def until_granted(
     watch: Watch,
 ) -> entries.Entry:
     """Wait, and show where one stands."""
-    outcome = first
+    outcome, troubles = first, _Troubles(watch)
     with bells.hung(here.place.leases) as bell:
         # Whoever ended between the first decision and now rang for nobody.
-        outcome = _look(here, lease, outcome, watch)
+        outcome = _look(here, lease, outcome, watch, troubles)
         pauses_s = iter(_SOON_S)
         while outcome.entry.grant is None:
             watch.show(outcome)
-            left_s = _LOOK_S if watch.deadline_s is None else watch.deadline_s - watch.monotonic()
+            left_s = _left_s(watch)
             if left_s <= 0:
-                raise too_late(outcome)
+                raise _hindered(troubles.now) if troubles.now else too_late(outcome)
             if bell.wait(min(next(pauses_s, _LOOK_S), left_s)):
                 pauses_s = iter(_SOON_S)
-            outcome = _look(here, lease, outcome, watch)
+            outcome = _look(here, lease, outcome, watch, troubles)
     return outcome.entry
+
+
+def until_written(write: Callable[[], Done], watch: Watch, sleep: Callable[[float], None]) -> Done:
+    """Write what belongs to a grant that was waited for, as soon as the disk lets one."""
+    troubles = _Troubles(watch)
+    while True:
+        try:
+            return write()
+        except databases.Unwritable as error:
+            troubles.meet(error)
+            if _left_s(watch) <= 0:
+                raise _hindered(error) from error
+        sleep(min(_LOOK_S, _left_s(watch)))
 
 
 def too_late(outcome: granting.Outcome) -> reasons.NoRoom:
@@ -74,17 +93,43 @@ def too_late(outcome: granting.Outcome) -> reasons.NoRoom:
     )
 
 
+def _left_s(watch: Watch) -> float:
+    """How long one may still wait, at least as long as between two looks if that is for ever."""
+    return _LOOK_S if watch.deadline_s is None else max(0, watch.deadline_s - watch.monotonic())
+
+
+def _hindered(trouble: databases.Unwritable) -> reasons.NoRoom:
+    return reasons.NoRoom(f"the time to wait is over: {trouble.what}", instead=trouble.instead)
+
+
+class _Troubles:
+    """What keeps one who waits from the ledger; told once, until it is over."""
+
+    def __init__(self, watch: Watch) -> None:
+        self._watch = watch
+        self.now: databases.Unwritable | None = None
+
+    def meet(self, error: databases.Unwritable) -> None:
+        if self.now is None:
+            self._watch.warn(f"{error.what}; this keeps its place, and tries again")
+        self.now = error
+
+
 def _look(
     here: sessions.Session,
     lease: leases.Lease,
     before: granting.Outcome,
     watch: Watch,
+    troubles: _Troubles,
 ) -> granting.Outcome:
-    """Where one stands now; as before, if others do not let the ledger go: one can wait."""
+    """Where one stands now; as before, if the ledger cannot be written: one can wait."""
     try:
-        return _found(here, lease, before, watch)
-    except databases.Busy:
+        outcome = _found(here, lease, before, watch)
+    except databases.Unwritable as error:
+        troubles.meet(error)
         return before
+    troubles.now = None
+    return outcome
 
 
 def _found(
