@@ -87,7 +87,7 @@ def _rate(place: node.Node, kind: str, limits: dict[str, int]) -> float:
     client.create_all(objects.running_pod(f"{kind}-{i}", container) for i in range(PODS))
     while _running(client) < PODS:
         if time.monotonic() - start > _PATIENCE_S:
-            raise TimeoutError(f"{kind}: {_running(client)} of {PODS} pods run")
+            raise TimeoutError(f"{kind}: {_running(client)} of {PODS} pods run; {_waits(client)}")
         time.sleep(0.1)
     took_s = time.monotonic() - start
     node.clear([place])
@@ -96,3 +96,10 @@ def _rate(place: node.Node, kind: str, limits: dict[str, int]) -> float:
 
 def _running(client: api.Api) -> int:
     return sum(pod["status"].get("phase") == "Running" for pod in client.list_all("Pod"))
+
+
+def _waits(client: api.Api) -> str:
+    """What the cluster says of one that does not run."""
+    waiting = (pod for pod in client.list_all("Pod") if pod["status"].get("phase") != "Running")
+    pod = next(waiting, None)
+    return "" if pod is None else f"{pod['metadata']['name']}: {pod['status']}"
