@@ -147,3 +147,23 @@ def test_a_damaged_program_is_left_to_the_kernel(tmp_path: pathlib.Path, size: i
     whole = pathlib.Path(shutil.which("echo") or "/bin/echo").read_bytes()
     program.write_bytes(whole[:size])
     assert reaching.hindrance(str(program)) == ""
+
+
+_HEADER = b"\x7fELF\x02\x01\x01" + bytes(57)
+ODD = {
+    "a table of four gigabytes": _HEADER[:32] + struct.pack("<Q14xHH", 64, 65535, 65535),
+    "a table beyond any file": _HEADER[:32] + struct.pack("<Q14xHH", 1 << 63, 56, 1),
+    "a script of nobody": b"#!\n",
+    "a script with a null": b"#!\0/bin/sh\n",
+    "a script of a folder": b"#!/\n",
+}
+
+
+@pytest.mark.parametrize("content", ODD.values(), ids=ODD)
+def test_what_was_made_to_mislead_is_left_to_the_kernel(
+    tmp_path: pathlib.Path, content: bytes
+) -> None:
+    """It is read no further than the kernel would, and nothing is raised."""
+    program = tmp_path / "program"
+    program.write_bytes(content.ljust(100, b"\0"))
+    assert reaching.hindrance(str(program)) == ""

@@ -21,6 +21,7 @@ _CAPABILITIES = "security.capability"
 _CLASS = struct.calcsize("P") // 4  # of an ELF file: 1 has 32 bits, 2 has 64
 _HEADERS = {1: ("I", 28, 42), 2: ("Q", 32, 54)}  # where a class has their offset, and their number
 _LOADER = 3  # PT_INTERP
+_LARGEST_TABLE = 1 << 16  # bytes; the kernel starts no program with more
 
 
 def hindrance(program: str) -> str:
@@ -33,7 +34,7 @@ def hindrance(program: str) -> str:
         except OSError as error:
             return f"{program} cannot be looked into ({error.strerror})"
         try:
-            page = os.pread(fd, _PAGE, 0)
+            page = _beginning(fd)
             if not page.startswith(b"#!"):
                 return _rights(fd) or _loader(fd, page)
         finally:
@@ -42,8 +43,17 @@ def hindrance(program: str) -> str:
     return ""
 
 
+def _beginning(fd: int) -> bytes:
+    """Of a file; a folder has none, and will not start."""
+    try:
+        return os.pread(fd, _PAGE, 0)
+    except OSError:
+        return b""
+
+
 def _interpreter(page: bytes) -> str:
-    words = page[2:].partition(b"\n")[0].split(maxsplit=1)
+    line = page[2:].partition(b"\n")[0].partition(b"\0")[0]  # the kernel reads no further either
+    words = line.split(maxsplit=1)
     return os.fsdecode(words[0]) if words else ""
 
 
@@ -73,8 +83,8 @@ def _loader(fd: int, page: bytes) -> str:
     try:
         if page[4] != _CLASS:
             return "it is for a machine with other addresses than the fence"
-        types = list(_segments(fd, page))
-    except (struct.error, IndexError):
+        types = _segments(fd, page)
+    except (struct.error, IndexError, OverflowError, OSError):
         return ""  # it is damaged, and will not start
     return "" if _LOADER in types else "it is linked statically, and has no loader"
 
@@ -84,5 +94,5 @@ def _segments(fd: int, page: bytes) -> list[int]:
     offset_format, offset_at, number_at = _HEADERS[_CLASS]
     (offset,) = struct.unpack_from(offset_format, page, offset_at)
     size, number = struct.unpack_from("HH", page, number_at)
-    table = os.pread(fd, size * number, offset)
+    table = os.pread(fd, min(size * number, _LARGEST_TABLE), offset)
     return [struct.unpack_from("I", table, size * index)[0] for index in range(number)]
