@@ -41,10 +41,14 @@ static void keep(uint64_t number)
 uint64_t physical_hold(CUmemHandle handle)
 {
     struct ledger_entry entry;
-    if (fence_enter() != FENCE_HELD || !ledger_find(LEDGER_HANDLE, handle, &entry))
+    if (fence_enter() != FENCE_HELD)
         return 0;
-    keep(entry.bytes);
-    return entry.bytes;
+    pthread_mutex_lock(&physical_lock);
+    bool known = ledger_find(LEDGER_HANDLE, handle, &entry);
+    if (known)
+        keep(entry.bytes);
+    pthread_mutex_unlock(&physical_lock);
+    return known ? entry.bytes : 0;
 }
 
 static void add_handle(uint64_t handle, uint64_t number)

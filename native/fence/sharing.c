@@ -67,9 +67,11 @@ CUresult cuMemExportToShareableHandle(void *shared, CUmemHandle handle, int type
     if (!driver_load(NULL))
         return CUDA_ERROR_NO_DEVICE;
     exports_refresh();
+    uint64_t number = physical_hold(handle); /* before: its handle may be released meanwhile */
     CUresult result = REAL(cuMemExportToShareableHandle)(shared, handle, type, flags);
-    uint64_t number = result ? 0 : physical_hold(handle);
-    if (type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR && number)
+    if (result)
+        physical_drop(number, 1);
+    else if (type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
         note(number, *(int *)shared);
     return result;
 }
@@ -90,11 +92,12 @@ MAP_ARRAY(cuMemMapArrayAsync_ptsz)
 CUresult cuMulticastBindMem(CUmemHandle group, size_t group_offset, CUmemHandle memory,
                             size_t offset, size_t bytes, unsigned long long flags)
 {
-    CUresult result = CUDA_ERROR_NO_DEVICE;
-    if (driver_load(NULL))
-        result = REAL(cuMulticastBindMem)(group, group_offset, memory, offset, bytes, flags);
-    if (!result)
-        physical_hold(memory);
+    if (!driver_load(NULL))
+        return CUDA_ERROR_NO_DEVICE;
+    uint64_t number = physical_hold(memory);
+    CUresult result = REAL(cuMulticastBindMem)(group, group_offset, memory, offset, bytes, flags);
+    if (result)
+        physical_drop(number, 1);
     return result;
 }
 
@@ -102,11 +105,12 @@ CUresult cuMulticastBindMem_v2(CUmemHandle group, CUdevice device, size_t group_
                                CUmemHandle memory, size_t offset, size_t bytes,
                                unsigned long long flags)
 {
-    CUresult result = CUDA_ERROR_NO_DEVICE;
-    if (driver_load(NULL))
-        result =
-            REAL(cuMulticastBindMem_v2)(group, device, group_offset, memory, offset, bytes, flags);
-    if (!result)
-        physical_hold(memory);
+    if (!driver_load(NULL))
+        return CUDA_ERROR_NO_DEVICE;
+    uint64_t number = physical_hold(memory);
+    CUresult result =
+        REAL(cuMulticastBindMem_v2)(group, device, group_offset, memory, offset, bytes, flags);
+    if (result)
+        physical_drop(number, 1);
     return result;
 }

@@ -40,6 +40,17 @@ def test_a_descriptor_that_was_exported_keeps_the_memory(
     assert tenant.counted() == {process.pid: CONTEXT_BYTES + 500 * MIB} == tenant.machine.truth()
 
 
+def test_what_the_driver_does_not_export_or_bind_is_not_kept(
+    tenant: fenced.Tenant, process: fenced.Process
+) -> None:
+    """It is counted before the driver is asked, and no longer if that refuses."""
+    process("handle = physical(600 * MIB)")
+    assert process("answer('cuMemExportToShareableHandle', byref(c_int()), handle, 8, 0)") != 0
+    assert process("answer('cuMulticastBindMem', 1, 0, handle, 0, 2 * MIB, 0)") != 0
+    process("call('cuMemRelease', handle)")
+    assert tenant.counted() == {process.pid: CONTEXT_BYTES} == tenant.machine.truth()
+
+
 def test_the_driver_says_that_there_is_no_such_card(process: fenced.Process) -> None:
     """And not the fence, that there is no memory."""
     properties = "(c_int * 8)(1, 0, 1, 99)"
