@@ -85,6 +85,11 @@ class Process:
             raise Refused(said["refused"], said["what"])
         return said["value"]
 
+    def answers(self) -> bool:
+        """Whether it has said something that was not heard yet, or has ended."""
+        assert self.running.stdout is not None
+        return bool(self._unread or select.select([self.running.stdout], [], [], 0)[0])
+
     def __call__(self, line: str) -> Any:
         """Run a line of Python; its value."""
         self.tell(line)

@@ -6,6 +6,7 @@ it makes. Ways run in a program of `client`, behind the fence or not; tests read
 
 from __future__ import annotations
 
+import os
 import random
 import select
 
@@ -61,16 +62,17 @@ def take_all(size: int = 8 * STEP) -> None:
         give_back()
 
 
-def soak(seed: int, most: int) -> int:
-    """Take memory in random ways and sizes and give it back, until told something; how often.
+def soak(seed: int, most: int, tally: str) -> None:
+    """Take memory in random ways and sizes and give it back, until told something.
 
-    Not by loading code, whose memory is measured while others allocate and free beside it.
+    Not by loading code, whose memory is measured while others allocate and free beside it. The
+    tally grows by a byte whenever something is taken, so that those who are killed count too.
     """
-    chance, rounds = random.Random(seed), 0
+    chance = random.Random(seed)
+    strokes = os.open(tally, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     held: list[Give] = []
     exact = [name for name in (*WAYS, *CONTEXTS) if not name.startswith(("cuModule", "cuLibrary"))]
     while not select.select([0], [], [], 0)[0]:
-        rounds += 1
         if len(held) > 6 or (held and chance.random() < 0.5):
             held.pop(chance.randrange(len(held)))()
         name = chance.choice(exact)
@@ -80,6 +82,7 @@ def soak(seed: int, most: int) -> int:
             if refused.code != OUT_OF_MEMORY:
                 raise
             continue
+        os.write(strokes, b"|")
         if name in CONTEXTS:
             give()
         else:
@@ -88,7 +91,7 @@ def soak(seed: int, most: int) -> int:
         give()
     call("cuCtxSynchronize")
     call("cuDeviceGraphMemTrim", 0)
-    return rounds
+    os.close(strokes)
 
 
 def answers(*names: str) -> list[int]:
