@@ -99,6 +99,7 @@ void quota_give(int card, uint64_t bytes);
  * it may not have been counted any more. */
 void quota_give_of(uint64_t owner, int card, uint64_t bytes);
 void quota_add(int card, uint64_t bytes); /* what the process has already */
+uint64_t quota_added(int card); /* to be said after a slot grew; a number that nobody else gets */
 uint64_t quota_used(int card);
 uint64_t quota_limit(int card);
 

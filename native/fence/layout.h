@@ -3,7 +3,7 @@
 #include <assert.h>
 #include <stdint.h>
 
-#define PARTAGE_VERSION 0x1u
+#define PARTAGE_VERSION 0x2u
 #define PARTAGE_CARDS 0x10u
 #define PARTAGE_SLOTS 0x400u
 #define PARTAGE_SEATS 0x100u
@@ -76,8 +76,9 @@ struct partage_region {
     struct partage_region_card card[16];
     struct partage_region_slot slot[1024];
     uint64_t used_bytes[16][1024]; /* by card, then by slot: what each process has */
+    uint64_t additions[16]; /* by card: raised after used_bytes grew, before a sum */
 };
-static_assert(sizeof(struct partage_region) == 148544, "no gaps");
+static_assert(sizeof(struct partage_region) == 148672, "no gaps");
 
 /* What the other tenants of a card may know of one. */
 struct partage_seat {

@@ -5,27 +5,45 @@
  * sum that a driver call is made under is never over the limit. A process that is killed at any
  * point leaves a slot that is too large at worst, and that slot is cleared when somebody needs the
  * room. The price is that two may refuse each other what one of them could have had; so a refusal
- * is only final after the dead were cleared and a few short waits of different lengths. */
+ * is only final after the dead were cleared and a few short waits of different lengths.
+ *
+ * A sum over many slots takes its time, so a thread remembers what the others had, and the number
+ * of `additions` that its sum was made under. Whoever has added to a slot raises that number before
+ * it sums. While the number stands, the others have what they had or less; and whoever has added
+ * since then has yet to sum, and will see the addition of this process. */
 #define _GNU_SOURCE
 #include "fence.h"
 #include <time.h>
 
 enum { ATTEMPTS = 4, SHORTEST_WAIT_NS = 30000, WAIT_SPREAD_NS = 130000 };
 
-/* Four at a time, as a processor adds up several chains at once. Beyond the slots used are zeros. */
-static uint64_t sum(int card)
+static __thread struct {
+    uint64_t owner; /* whose slot is not among the others */
+    uint64_t additions;
+    uint64_t others_bytes;
+} remembered[PARTAGE_CARDS];
+
+static uint64_t sum(const uint64_t *used, uint32_t begin, uint32_t end)
+{
+    uint64_t total = 0;
+    for (uint32_t slot = begin; slot < end; slot++)
+        total += __atomic_load_n(&used[slot], __ATOMIC_SEQ_CST);
+    return total;
+}
+
+/* Of all slots but one; -1: of all. */
+static uint64_t sum_without(int card, int mine)
 {
     const uint64_t *used = fence_region->used_bytes[card];
     uint32_t slots = __atomic_load_n(&fence_region->slots_used, __ATOMIC_SEQ_CST);
-    uint64_t a = 0, b = 0, c = 0, d = 0;
-    static_assert(PARTAGE_SLOTS % 4 == 0, "no slot is left over");
-    for (uint32_t slot = 0; slot < slots && slot < PARTAGE_SLOTS; slot += 4) {
-        a += __atomic_load_n(&used[slot], __ATOMIC_SEQ_CST);
-        b += __atomic_load_n(&used[slot + 1], __ATOMIC_SEQ_CST);
-        c += __atomic_load_n(&used[slot + 2], __ATOMIC_SEQ_CST);
-        d += __atomic_load_n(&used[slot + 3], __ATOMIC_SEQ_CST);
-    }
-    return a + b + c + d;
+    uint32_t end = slots < PARTAGE_SLOTS ? slots : PARTAGE_SLOTS;
+    return mine < 0 ? sum(used, 0, end)
+                    : sum(used, 0, (uint32_t)mine) + sum(used, (uint32_t)mine + 1, end);
+}
+
+uint64_t quota_added(int card)
+{
+    return __atomic_add_fetch(&fence_region->additions[card], 1, __ATOMIC_SEQ_CST);
 }
 
 uint64_t quota_limit(int card)
@@ -42,17 +60,37 @@ static void note_peak(int card, uint64_t total)
         ;
 }
 
+/* Within the peak too: the others may have less by now, and a peak is not noted by guess. */
+static bool fits_as_remembered(int card, uint64_t own_bytes)
+{
+    uint64_t most = own_bytes + remembered[card].others_bytes;
+    return remembered[card].owner == slot_owner() &&
+           remembered[card].additions ==
+               __atomic_load_n(&fence_region->additions[card], __ATOMIC_SEQ_CST) &&
+           most <= quota_limit(card) &&
+           most <= __atomic_load_n(&fence_region->card[card].peak_bytes, __ATOMIC_RELAXED);
+}
+
+static bool fits(int card, int slot, uint64_t own_bytes)
+{
+    remembered[card].owner = slot_owner();
+    remembered[card].additions = quota_added(card);
+    remembered[card].others_bytes = sum_without(card, slot);
+    uint64_t total = own_bytes + remembered[card].others_bytes;
+    if (unlikely(total > quota_limit(card)))
+        return false;
+    note_peak(card, total);
+    return true;
+}
+
 static bool try_take(int card, int slot, uint64_t bytes)
 {
     uint64_t *mine = &fence_region->used_bytes[card][slot];
-    __atomic_add_fetch(mine, bytes, __ATOMIC_SEQ_CST);
-    uint64_t total = sum(card);
-    if (unlikely(total > quota_limit(card))) {
-        __atomic_sub_fetch(mine, bytes, __ATOMIC_SEQ_CST);
-        return false;
-    }
-    note_peak(card, total);
-    return true;
+    uint64_t own_bytes = __atomic_add_fetch(mine, bytes, __ATOMIC_SEQ_CST);
+    if (likely(fits_as_remembered(card, own_bytes)) || fits(card, slot, own_bytes))
+        return true;
+    __atomic_sub_fetch(mine, bytes, __ATOMIC_SEQ_CST);
+    return false;
 }
 
 static void wait_a_little(int attempt, int slot)
@@ -67,7 +105,7 @@ static void wait_a_little(int attempt, int slot)
 /* Those who were refused with us have given back what they had taken: is there room now? */
 static bool worth_another(int card, uint64_t bytes, int attempt)
 {
-    return attempt < ATTEMPTS || (attempt < 8 * ATTEMPTS && sum(card) + bytes <= quota_limit(card));
+    return attempt < ATTEMPTS || (attempt < 8 * ATTEMPTS && sum_without(card, -1) + bytes <= quota_limit(card));
 }
 
 APART static bool take_after_others(int card, uint64_t bytes)
@@ -110,8 +148,10 @@ void quota_give_of(uint64_t owner, int card, uint64_t bytes)
 void quota_add(int card, uint64_t bytes)
 {
     int slot = slot_kept();
-    if (slot >= 0)
-        __atomic_add_fetch(&fence_region->used_bytes[card][slot], bytes, __ATOMIC_SEQ_CST);
+    if (slot < 0)
+        return;
+    __atomic_add_fetch(&fence_region->used_bytes[card][slot], bytes, __ATOMIC_SEQ_CST);
+    quota_added(card);
 }
 
 /* Asking the kernel about every slot costs more than a program that polls should pay each time. */
@@ -130,11 +170,11 @@ uint64_t quota_used(int card)
     if (card < 0)
         return 0;
     int mine = slot_kept();
-    uint64_t total = sum(card);
+    uint64_t others = sum_without(card, mine);
     uint64_t own = mine < 0 ? 0 : __atomic_load_n(&fence_region->used_bytes[card][mine], __ATOMIC_RELAXED);
-    if (total != own && !reaped_lately()) {
+    if (others && !reaped_lately()) {
         slots_reap();
-        total = sum(card);
+        others = sum_without(card, mine);
     }
-    return total;
+    return others + own;
 }

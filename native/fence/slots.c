@@ -97,6 +97,8 @@ static void occupy(int slot)
         __atomic_store_n(&fence_region->used_bytes[card][slot],
                          ledger_bytes(card) + pools_bytes(card) + contexts_bytes(card),
                          __ATOMIC_SEQ_CST);
+    for (int card = 0; card < (int)PARTAGE_CARDS; card++)
+        quota_added(card);
     uint64_t owner = draw_owner();
     __atomic_store_n(&my_owner, owner, __ATOMIC_RELAXED);
     __atomic_store_n(&fence_region->slot[slot].owner, owner, __ATOMIC_RELEASE);

@@ -17,7 +17,7 @@ bytes, so that a plain store is seen whole. Append only, and raise VERSION when 
 
 import dataclasses
 
-VERSION = 1
+VERSION = 2
 
 CARDS = 16  # cards of one tenant
 SLOTS = 1024  # processes of one tenant that use CUDA at the same time
@@ -119,6 +119,7 @@ STRUCTS = (
             Field(
                 "used_bytes", "u64", "by card, then by slot: what each process has", SLOTS, CARDS
             ),
+            Field("additions", "u64", "by card: raised after used_bytes grew, before a sum", CARDS),
         ),
     ),
     Struct(

@@ -134,6 +134,24 @@ def test_9_processes_that_allocate_at_once_never_get_more_than_the_quota(
                 process("free(pointer.value)")
 
 
+@pytest.mark.parametrize("last", ["stopped", "neighbour"])
+def test_9_whatever_instruction_one_is_at_a_neighbour_gets_what_it_does_not(
+    machine: fenced.Machine, tmp_path: Path, last: str
+) -> None:
+    """There is room for one of two: one stops at every instruction of the fence, the other asks.
+
+    Whoever took something last remembers what the other had, and must not go by that any more.
+    """
+    tenant = machine.tenant(memory_bytes=2 * CONTEXT_BYTES + GIB)
+    between = fenced.compiled(tmp_path / "between", "between.c")
+    ran = machine.run(between, last, "600", environment=tenant.environment)
+    if ran.returncode == 3:
+        leaving_out.leave_out("ptrace", "to stop a process at each instruction")
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert int(ran.stdout) > 100
+    assert tenant.usage().peak_bytes == CONTEXT_BYTES + 900 * MIB
+
+
 def test_10_a_process_without_the_variable_lifts_no_limit(
     machine: fenced.Machine, tenant: fenced.Tenant
 ) -> None:

@@ -6,7 +6,7 @@ Made from native/layout/description.py by `python -m native.layout`; change that
 import ctypes
 from typing import ClassVar
 
-VERSION = 1
+VERSION = 2
 CARDS = 16
 SLOTS = 1024
 SEATS = 256
@@ -91,6 +91,7 @@ class Region(ctypes.LittleEndianStructure):
         ("slot", RegionSlot * 1024),
         # by card, then by slot: what each process has
         ("used_bytes", (ctypes.c_uint64 * 1024) * 16),
+        ("additions", ctypes.c_uint64 * 16),  # by card: raised after used_bytes grew, before a sum
     ]
 
 
