@@ -12,6 +12,7 @@ from partage.fence import files, layout, roots, seats, tenants, usage
 from tests.fence import making
 
 TENANT = "job"
+NEXT = layout.VERSION + 1
 
 
 @pytest.fixture
@@ -32,7 +33,10 @@ def poke(path: pathlib.Path, offset: int, content: bytes) -> None:
     ("change", "says"),
     [
         ((0, bytes(8)), "file of Partage; it is damaged: let its tenant end and start anew"),
-        ((8, b"\2\0\0\0"), "has layout version 2, and this Partage knows 1; use the Partage that"),
+        (
+            (8, NEXT.to_bytes(4, "little")),
+            f"has layout version {NEXT}, and this Partage knows {NEXT - 1}; use the Partage that",
+        ),
         ((12, b"\1\0\0\0"), "and promises 1, instead of"),
     ],
 )
@@ -109,11 +113,11 @@ def test_a_tenant_that_cannot_be_read_does_not_hide_the_others(
 ) -> None:
     """It is listed with its problem."""
     tenants.create(root, "other", making.share(1))
-    poke(folder / "limits", 8, b"\2")
+    poke(folder / "limits", 8, NEXT.to_bytes(4, "little"))
 
     unreadable, read = usage.everything(root)
     assert isinstance(unreadable, usage.Unreadable)
-    assert "layout version 2" in unreadable.problem
+    assert f"layout version {NEXT}" in unreadable.problem
     assert isinstance(read, usage.Usage)
     assert read.tenant == "other"
 
