@@ -153,7 +153,6 @@
     X(cuEventElapsedTime)                                                                          \
     X(cuMemPoolGetAttribute)                                                                       \
     X(cuDeviceGetMemPool)                                                                          \
-    X(cuPointerGetAttribute)                                                                       \
     X(cuMemGetAllocationPropertiesFromHandle)                                                      \
     X(cuKernelGetLibrary)                                                                          \
     X(cuArrayGetMemoryRequirements)                                                                \

@@ -66,13 +66,15 @@ static bool pool_of(const struct request *request, struct pool **pool)
         (!handle && REAL(cuDeviceGetMemPool)(&handle, device)))
         return false;
     *pool = pool_find(handle, device);
-    int type = CU_MEM_LOCATION_TYPE_DEVICE, id = device;
+    int type = CU_MEM_LOCATION_TYPE_DEVICE, id = device, kind = CU_MEM_ALLOCATION_TYPE_PINNED;
     if (*pool)
         return true;
     REAL(cuMemPoolGetAttribute)(handle, CU_MEMPOOL_ATTR_LOCATION_TYPE, &type);
     REAL(cuMemPoolGetAttribute)(handle, CU_MEMPOOL_ATTR_LOCATION_ID, &id);
-    *pool = on_card(type) ? pool_know(handle, id) : NULL;
-    return on_card(type);
+    REAL(cuMemPoolGetAttribute)(handle, CU_MEMPOOL_ATTR_ALLOCATION_TYPE, &kind);
+    bool counted = on_card(type) || kind == CU_MEM_ALLOCATION_TYPE_MANAGED;
+    *pool = counted ? pool_know(handle, on_card(type) ? id : device) : NULL;
+    return counted;
 }
 
 static CUresult allocate_from(struct pool *pool, const struct request *request)

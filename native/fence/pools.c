@@ -3,7 +3,8 @@
  * A pool grows when it must and shrinks at synchronisation, so after every call that can change it
  * the driver is asked what it has reserved. An allocation is taken in full first, as if the pool
  * had nothing to reuse, and corrected afterwards. Memory nodes of graphs live in one more pool of
- * each device, which is treated alike. Memory of host pools is not the card's. */
+ * each device, which is treated alike. Memory of host pools is not the card's, unless it is managed
+ * and may move there: then it counts where the pool is first used. */
 #define _GNU_SOURCE
 #include "pools.h"
 #include <pthread.h>
@@ -38,7 +39,9 @@ bool pool_settle(struct pool *pool, uint64_t ahead)
     bool fits = kept <= counted || quota_take(pool->card, kept - counted);
     if (kept < counted)
         quota_give(pool->card, counted - kept);
-    pool->counted_bytes = fits ? kept : counted;
+    if (!fits)
+        quota_add(pool->card, kept - counted); /* it has it all the same, and nobody else does */
+    pool->counted_bytes = kept;
     return fits;
 }
 

@@ -19,7 +19,8 @@ void pool_forget(struct pool *pool); /* its handle is gone */
 /* Takes from the quota what the pool is about to grow by at most. It may leave and enter again, so
  * the pool may be another one afterwards, or NULL. */
 bool pool_take(struct pool **pool, uint64_t bytes, CUstream stream, bool per_thread);
-/* The pool may have taken `ahead` more than was counted for it; false: it took more than fits. */
+/* The pool may have taken `ahead` more than was counted for it; false: it took more than fits, and
+ * that is counted, too. */
 bool pool_settle(struct pool *pool, uint64_t ahead);
 void pool_trim(struct pool *pool); /* returns what it does not use */
 CUresult pool_refuse(const struct pool *pool);

@@ -40,7 +40,6 @@ CU cuMemFree(CUdeviceptr_v1);
 CU cuMemFree_v2(CUdeviceptr);
 CU cuMemFreeAsync(CUdeviceptr, CUstream);
 CU cuMemFreeAsync_ptsz(CUdeviceptr, CUstream);
-CUresult cuPointerGetAttribute(void *, int, CUdeviceptr);
 
 CU cuMemAllocAsync(CUdeviceptr *, size_t, CUstream);
 CU cuMemAllocAsync_ptsz(CUdeviceptr *, size_t, CUstream);

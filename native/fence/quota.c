@@ -18,7 +18,7 @@
 enum { ATTEMPTS = 4, SHORTEST_WAIT_NS = 30000, WAIT_SPREAD_NS = 130000 };
 
 static __thread struct {
-    uint64_t owner; /* whose slot is not among the others */
+    int slot; /* which is not among the others */
     uint64_t additions;
     uint64_t others_bytes;
 } remembered[PARTAGE_CARDS];
@@ -61,10 +61,10 @@ static void note_peak(int card, uint64_t total)
 }
 
 /* Within the peak too: the others may have less by now, and a peak is not noted by guess. */
-static bool fits_as_remembered(int card, uint64_t own_bytes)
+static bool fits_as_remembered(int card, int slot, uint64_t own_bytes)
 {
     uint64_t most = own_bytes + remembered[card].others_bytes;
-    return remembered[card].owner == slot_owner() &&
+    return remembered[card].slot == slot &&
            remembered[card].additions ==
                __atomic_load_n(&fence_region->additions[card], __ATOMIC_SEQ_CST) &&
            most <= quota_limit(card) &&
@@ -73,7 +73,7 @@ static bool fits_as_remembered(int card, uint64_t own_bytes)
 
 static bool fits(int card, int slot, uint64_t own_bytes)
 {
-    remembered[card].owner = slot_owner();
+    remembered[card].slot = slot;
     remembered[card].additions = quota_added(card);
     remembered[card].others_bytes = sum_without(card, slot);
     uint64_t total = own_bytes + remembered[card].others_bytes;
@@ -87,7 +87,7 @@ static bool try_take(int card, int slot, uint64_t bytes)
 {
     uint64_t *mine = &fence_region->used_bytes[card][slot];
     uint64_t own_bytes = __atomic_add_fetch(mine, bytes, __ATOMIC_SEQ_CST);
-    if (likely(fits_as_remembered(card, own_bytes)) || fits(card, slot, own_bytes))
+    if (likely(fits_as_remembered(card, slot, own_bytes)) || fits(card, slot, own_bytes))
         return true;
     __atomic_sub_fetch(mine, bytes, __ATOMIC_SEQ_CST);
     return false;
@@ -105,7 +105,8 @@ static void wait_a_little(int attempt, int slot)
 /* Those who were refused with us have given back what they had taken: is there room now? */
 static bool worth_another(int card, uint64_t bytes, int attempt)
 {
-    return attempt < ATTEMPTS || (attempt < 8 * ATTEMPTS && sum_without(card, -1) + bytes <= quota_limit(card));
+    return attempt < ATTEMPTS ||
+           (attempt < 8 * ATTEMPTS && sum_without(card, -1) + bytes <= quota_limit(card));
 }
 
 APART static bool take_after_others(int card, uint64_t bytes)
@@ -148,10 +149,11 @@ void quota_give_of(uint64_t owner, int card, uint64_t bytes)
 void quota_add(int card, uint64_t bytes)
 {
     int slot = slot_kept();
-    if (slot < 0)
+    if (card < 0 || slot < 0)
         return;
     __atomic_add_fetch(&fence_region->used_bytes[card][slot], bytes, __ATOMIC_SEQ_CST);
     quota_added(card);
+    note_peak(card, sum_without(card, -1));
 }
 
 /* Asking the kernel about every slot costs more than a program that polls should pay each time. */

@@ -12,6 +12,8 @@ import sys
 import pytest
 
 from partage.fence import files, layout, limits, locks, roots, tenants
+from partage.local import places
+from tests import leaving_out
 
 MIB = 1 << 20
 CARD = "GPU-01234567-89ab-cdef-0123-456789abcdef"
@@ -151,6 +153,35 @@ def test_nobody_is_told_on_stderr(tmp_path: pathlib.Path) -> None:
 
     assert (result.returncode, result.stdout) == (0, "")
     assert result.stderr == f"No tenants under {tmp_path}.\n"
+
+
+@pytest.mark.parametrize("arguments", [[], ["mine"]])
+def test_show_finds_those_of_this_machines_programs(
+    tmp_path: pathlib.Path, arguments: list[str]
+) -> None:
+    """`partage run` keeps its fences beside its ledger; nobody has to know where that is."""
+    if roots.DEFAULT.exists():
+        leaving_out.leave_out("a machine without tenants", f"{roots.DEFAULT} is there")
+    place = places.opened(tmp_path / "state")
+    mine = limits.Limits((limits.CardLimits(uuid=CARD, memory_bytes=512 * MIB),))
+    tenants.create(roots.find(place.fence), "mine", mine)
+
+    result = partage("show", *arguments, PARTAGE_STATE=str(place.path))
+
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.splitlines()[1].split()[:5] == ["mine", CARD, "0", "0", "512"]
+
+
+def test_show_makes_no_place_for_programs(tmp_path: pathlib.Path) -> None:
+    """Where nothing was ever started there is nothing to show, and asking leaves no trace."""
+    if roots.DEFAULT.exists():
+        leaving_out.leave_out("a machine without tenants", f"{roots.DEFAULT} is there")
+
+    result = partage("show", PARTAGE_STATE=str(tmp_path / "state"))
+
+    assert result.returncode == 1
+    assert f"{roots.DEFAULT} is no folder of fences" in result.stderr
+    assert not (tmp_path / "state").exists()
 
 
 def test_set_changes_what_holds(root: roots.Root) -> None:

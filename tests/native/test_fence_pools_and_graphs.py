@@ -260,6 +260,31 @@ def test_a_graph_whose_memory_went_to_another_one_has_none(
     assert_agreed(tenant, process, CONTEXT_BYTES + 700 * MIB)
 
 
+def test_what_a_pool_takes_in_large_steps_is_counted(machine: fenced.Machine) -> None:
+    """Real drivers' steps are larger than what is asked for; what does not fit is undone."""
+    tenant = machine.tenant("steps")
+    process = tenant.started(SIMCUDA_POOL_MIB="32")
+    process("pointer = stream_pointer(MIB)")
+    assert_agreed(tenant, process, CONTEXT_BYTES + 32 * MIB)
+    process("linear = alloc(720 * MIB)")
+    assert process.code("stream_pointer(32 * MIB)") == OUT_OF_MEMORY
+    assert_agreed(tenant, process, CONTEXT_BYTES + 752 * MIB)
+
+
+def test_what_a_graph_takes_beyond_its_demand_is_counted_at_once(machine: fenced.Machine) -> None:
+    """It runs already; but nobody else gets what is not there any more, and nobody waits."""
+    tenant = machine.tenant("beyond")
+    process, other = tenant.started(SIMCUDA_POOL_MIB="64"), tenant.started()
+    process("linear = alloc(500 * MIB); runnable = instantiated(nested(2 * MIB)[0])")
+    process("call('cuGraphLaunch', runnable, 0)")
+    expected = {process.pid: CONTEXT_BYTES + 564 * MIB, other.pid: CONTEXT_BYTES}
+    assert tenant.counted() == tenant.machine.truth() == expected
+    assert tenant.usage().peak_bytes == sum(expected.values())
+    assert other.code("alloc(10 * MIB)") == OUT_OF_MEMORY
+    process("free(linear)")
+    assert other.code("alloc(10 * MIB)") == 0
+
+
 def test_memory_of_another_process_is_counted_where_it_is_mapped(
     tenant: fenced.Tenant, process: fenced.Process
 ) -> None:

@@ -179,6 +179,7 @@ MISTAKES = [
     {"memory_limits": "yes"},
     {"context_mib": "-1"},
     {"context_mib": "1.5"},
+    {"pool_mib": "0"},
     {"kernel_us": "fast"},
     {"kernel_us": "-1"},
     {"kernel_us": "nan"},

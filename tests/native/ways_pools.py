@@ -6,7 +6,9 @@ import ctypes
 from ctypes import byref, c_int, c_size_t, c_void_p
 
 from tests.native.client import call, free, made
-from tests.native.ways_table import DEVICE, HOST, UNCOUNTED, Give, all_or_none, way
+from tests.native.ways_table import DEVICE, HOST, NOWHERE, UNCOUNTED, Give, all_or_none, way
+
+PINNED, MANAGED = 1, 2  # of CUmemAllocationType
 
 
 class PoolProperties(ctypes.Structure):
@@ -23,9 +25,9 @@ class PoolProperties(ctypes.Structure):
     )
 
 
-def pool(device: int = 0, where: int = DEVICE) -> int:
+def pool(device: int = 0, where: int = DEVICE, kind: int = PINNED) -> int:
     """A pool of one's own."""
-    properties = PoolProperties(kind=1, location=(where, device))
+    properties = PoolProperties(kind=kind, location=(where, device))
     return made("cuMemPoolCreate", byref(properties))
 
 
@@ -105,8 +107,8 @@ def _(size: int) -> Give:
     return _then(pointer, "cuStreamSynchronize", stream)
 
 
-def _pooled(size: int, suffix: str) -> Give:
-    own = pool()
+def _pooled(size: int, suffix: str = "", *, own: int | None = None) -> Give:
+    own = pool() if own is None else own
 
     def take() -> Give:
         pointer = made(f"cuMemAllocFromPoolAsync{suffix}", size, own, 0)
@@ -117,12 +119,22 @@ def _pooled(size: int, suffix: str) -> Give:
 
 @way("cuMemAllocFromPoolAsync, cuMemFreeAsync, cuMemPoolDestroy")
 def _(size: int) -> Give:
-    return _pooled(size, "")
+    return _pooled(size)
 
 
 @way("cuMemAllocFromPoolAsync_ptsz, cuMemFreeAsync_ptsz, cuMemPoolDestroy")
 def _(size: int) -> Give:
     return _pooled(size, "_ptsz")
+
+
+@way("cuMemAllocFromPoolAsync of a managed pool that prefers the host")
+def _(size: int) -> Give:
+    return _pooled(size, own=pool(where=HOST, kind=MANAGED))
+
+
+@way("cuMemAllocFromPoolAsync of a managed pool that prefers nothing")
+def _(size: int) -> Give:
+    return _pooled(size, own=pool(where=NOWHERE, kind=MANAGED))
 
 
 @way("cuMemAllocFromPoolAsync, cuMemPoolDestroy, cuMemFreeAsync")

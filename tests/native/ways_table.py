@@ -13,7 +13,7 @@ CONTEXTS: dict[str, Way] = {}  # take a context's worth besides
 UNCOUNTED: dict[str, Way] = {}  # not the card's memory
 
 STEP = 2 << 20
-DEVICE, HOST = 1, 2  # of CUmemLocationType
+NOWHERE, DEVICE, HOST = 0, 1, 2  # of CUmemLocationType
 
 
 def way(name: str, table: dict[str, Way] = WAYS) -> Callable[[Way], Way]:

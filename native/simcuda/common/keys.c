@@ -54,6 +54,15 @@ static bool set_context(struct settings *settings, const char *value)
     return true;
 }
 
+static bool set_pool(struct settings *settings, const char *value)
+{
+    uint32_t mib;
+    if (!parse_count(value, &mib) || !mib)
+        return false;
+    settings->pool_step_bytes = mib * MIB;
+    return true;
+}
+
 static bool set_driver(struct settings *settings, const char *value)
 {
     struct facts *facts = &settings->facts;
@@ -157,6 +166,7 @@ const struct key KEYS[] = {
     {"capability", "SIMCUDA_CAPABILITY", "8.0", set_capability, true},
     {"memory_limits", "SIMCUDA_MEMORY_LIMITS", "1", set_limits, true},
     {"context_mib", "SIMCUDA_CONTEXT_MIB", "256", set_context, false},
+    {"pool_mib", "SIMCUDA_POOL_MIB", "2", set_pool, false},
     {"kernel_us", "SIMCUDA_KERNEL_US", "10", set_kernel, false},
     {"state", "SIMCUDA_STATE", 0, set_state, false},
     {"nodes", "SIMCUDA_NODES", "", set_nodes, false},

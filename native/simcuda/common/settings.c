@@ -12,6 +12,7 @@
  *   capability     SIMCUDA_CAPABILITY     8.0              compute capability of each card
  *   memory_limits  SIMCUDA_MEMORY_LIMITS  1                0: a driver without limits per cgroup
  *   context_mib    SIMCUDA_CONTEXT_MIB    256              device memory that a context costs
+ *   pool_mib       SIMCUDA_POOL_MIB       2                steps in which pools take device memory
  *   kernel_us      SIMCUDA_KERNEL_US      10               duration of a kernel
  *   kernel_us.NAME SIMCUDA_KERNEL_US_NAME                  duration of the kernel NAME
  *   state          SIMCUDA_STATE          /dev/shm/simcuda-<uid>
@@ -20,8 +21,8 @@
  *
  * In a section `[card]`: memory (16GiB), model, uuid (GPU-...), sms, capability.
  *
- * Facts of the machine must be the same for all its processes; context_mib, kernel_us and nodes are
- * each process' own. A process that is told no facts takes the machine as it finds it.
+ * Facts of the machine must be the same for all its processes; context_mib, pool_mib, kernel_us and
+ * nodes are each process' own. A process that is told no facts takes the machine as it finds it.
  */
 #include "common/settings.h"
 

@@ -33,6 +33,7 @@ struct settings {
     struct facts facts;
     bool facts_given; /* else the machine is taken as it is found */
     uint64_t context_bytes;
+    uint64_t pool_step_bytes;
     uint64_t kernel_ns;
     struct duration *durations; /* of kernels by name, from the file */
     char *path;                 /* of the state file */

@@ -6,6 +6,11 @@
 
 static struct pool *pools;
 
+static uint64_t in_steps(uint64_t bytes)
+{
+    return round_up(bytes, driver.settings.pool_step_bytes);
+}
+
 struct pool *pool_new(struct device *device, const CUmemPoolProps *props)
 {
     struct pool *pool = object_new(sizeof *pool, KIND_POOL, 0);
@@ -68,8 +73,8 @@ void pool_destroy(struct pool *pool)
 /* Reserving may shrink this very pool, if the card is full: hence again, until it is enough. */
 static CUresult grow(struct pool *pool, uint64_t used_bytes)
 {
-    uint64_t wanted_bytes = round_up(used_bytes, POOL_STEP);
-    if (pool->props.maxSize && wanted_bytes > round_up(pool->props.maxSize, POOL_STEP))
+    uint64_t wanted_bytes = in_steps(used_bytes);
+    if (pool->props.maxSize && wanted_bytes > in_steps(pool->props.maxSize))
         return CUDA_ERROR_OUT_OF_MEMORY;
     while (pool->reserved_bytes < wanted_bytes) {
         uint64_t more_bytes = wanted_bytes - pool->reserved_bytes;
@@ -136,10 +141,10 @@ void pool_free(struct block *block)
 
 void pool_trim(struct pool *pool, uint64_t keep_bytes)
 {
-    uint64_t needed_bytes = round_up(pool->used_bytes, POOL_STEP);
+    uint64_t needed_bytes = in_steps(pool->used_bytes);
     if (keep_bytes >= pool->reserved_bytes)
         return;
-    needed_bytes = later(needed_bytes, round_up(keep_bytes, POOL_STEP));
+    needed_bytes = later(needed_bytes, in_steps(keep_bytes));
     if (needed_bytes >= pool->reserved_bytes)
         return;
     if (pool->device)

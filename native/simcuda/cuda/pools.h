@@ -8,8 +8,6 @@
 
 struct stream;
 
-#define POOL_STEP (2 * MIB)
-
 enum { REUSES = 3 };
 
 struct pool {

@@ -16,6 +16,9 @@ CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
     bool host;
     REQUIRE_VALUE(pool && poolProps);
     struct device *device = device_of_location(&poolProps->location, &host);
+    if (poolProps->allocType == CU_MEM_ALLOCATION_TYPE_MANAGED &&
+        (host || poolProps->location.type == CU_MEM_LOCATION_TYPE_NONE))
+        device = device_of_thread(); /* what is managed is counted where it was made */
     REQUIRE_VALUE(device || host);
     struct pool *made = pool_new(device, poolProps);
     REQUIRE(made, CUDA_ERROR_OUT_OF_MEMORY);

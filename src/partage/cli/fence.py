@@ -12,6 +12,7 @@ from partage.cli import fence_tables
 from partage.core import amounts, errors
 from partage.core.quantities import MIB
 from partage.fence import levels, limits, probing, roots, tenants, usage
+from partage.local import places
 
 _LEVELS = """\b
 Examples:
@@ -67,14 +68,21 @@ def levels_command(*, output: str) -> None:
 
 @fence.command("show", epilog=_SHOW)
 @_output
-@_root
+@click.option(
+    "--root",
+    type=click.Path(path_type=Path),
+    envvar="PARTAGE_ROOT",
+    metavar="DIR",
+    help=f"The folder of the tenants; $PARTAGE_ROOT.  [default: {roots.DEFAULT}, or that of "
+    "`partage run`]",
+)
 @click.argument("tenant", default="")
-def show(*, output: str, root: Path, tenant: str) -> None:
+def show(*, output: str, root: Path | None, tenant: str) -> None:
     """Show what tenants use of their cards, and may use.
 
     A tenant that cannot be read is shown with the reason, beside the others.
     """
-    place = roots.find(root)
+    place = roots.find(root) if root is not None else _here()
     found = [usage.snapshot(place, tenant)] if tenant else usage.everything(place)
     read = [each for each in found if isinstance(each, usage.Usage)]
     unreadable = [each for each in found if isinstance(each, usage.Unreadable)]
@@ -83,7 +91,7 @@ def show(*, output: str, root: Path, tenant: str) -> None:
     elif found:
         click.echo(fence_tables.usage(read, unreadable))
     else:
-        click.echo(f"No tenants under {root}.", err=True)
+        click.echo(f"No tenants under {place.path}.", err=True)
 
 
 @fence.command("set", epilog=_SET)
@@ -121,6 +129,17 @@ def set_command(
         raise errors.InputError("nothing to change", instead="add --memory, --compute or --pause")
     changed = tenants.change(roots.find(root), tenant, wanted, uuid=card)
     click.echo(fence_tables.limits(changed))
+
+
+def _here() -> roots.Root:
+    """The machine's tenants; where there are none, those of `partage run`."""
+    try:
+        return roots.find(roots.DEFAULT)
+    except errors.FenceError:
+        local = places.there(places.where(os.environ))
+        if local is None:
+            raise
+        return roots.find(local.fence)
 
 
 def _facts() -> probing.Facts:

@@ -121,10 +121,21 @@ static void look(size_t bytes)
         must(CUDA_ERROR_UNKNOWN, "more is free than there is");
 }
 
+/* The whole quota, of which the context has a part: refused, once pools returned what they can. */
+static void too_much(size_t bytes)
+{
+    size_t left, total;
+    CUdeviceptr pointer;
+    (void)bytes;
+    MUST(cuMemGetInfo(&left, &total));
+    if (cuMemAlloc(&pointer, total) != CUDA_ERROR_OUT_OF_MEMORY)
+        must(CUDA_ERROR_UNKNOWN, "more was given than there is");
+}
+
 static void *work(void *seed)
 {
-    static void (*const kinds[])(size_t) = {linear, ordered, physical, array,
-                                             context, launch, look};
+    static void (*const kinds[])(size_t) = {linear,  ordered, physical, array,
+                                             context, launch,  look,     too_much};
     unsigned state = (unsigned)(size_t)seed;
     MUST(cuCtxSetCurrent(shared));
     for (int i = 0; i < rounds; i++) {
