@@ -87,6 +87,16 @@ def test_names_of_programs_that_run(site: sites.Site) -> None:
     assert completed(site, "partage", "resize", "x") == []
 
 
+def test_cards(site: sites.Site) -> None:
+    """By their numbers, or by their UUIDs once one is begun."""
+    first, second = (card["uuid"] for card in site.view()["cards"])
+
+    assert completed(site, "partage", "run", "--card", "") == ["0", "1"]
+    assert completed(site, "partage", "fit", "--card", "GPU-") == [first, second]
+    assert completed(site, "partage", "run", "--card", second[:12]) == [second]
+    assert completed(site, "partage", "run", "--card", "1") == ["1"]
+
+
 @pytest.mark.parametrize("harm", ["no place", "no ledger", "not mine"])
 def test_what_is_wrong_is_not_told_while_one_writes(
     site: sites.Site, tmp_path: pathlib.Path, harm: str
@@ -103,6 +113,7 @@ def test_what_is_wrong_is_not_told_while_one_writes(
 
     plain = {"PARTAGE_STATE": str(state), "PARTAGE_SIMULATE": ""}
     assert completed(site, "partage", "resize", "", **plain) == []
+    assert completed(site, "partage", "run", "--card", "", **plain) == []
 
     assert sorted(tmp_path.rglob("*")) == before
 

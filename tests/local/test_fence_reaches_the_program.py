@@ -7,6 +7,7 @@ import pathlib
 import shutil
 import struct
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 
@@ -23,9 +24,14 @@ CAPABILITY = struct.pack("<5I", 0x02000001, 1 << 10, 0, 0, 0)  # version 2, CAP_
 
 @pytest.fixture
 def static(tmp_path: pathlib.Path) -> pathlib.Path:
-    """A program without a loader."""
+    """A program without a loader; with arguments, it becomes the program that they name."""
     source, made = tmp_path / "static.c", tmp_path / "static"
-    source.write_text('#include <stdio.h>\nint main(void) { puts("ran"); return 7; }\n')
+    source.write_text(
+        "#include <stdio.h>\n#include <stdlib.h>\n#include <unistd.h>\n"
+        "int main(int argc, char **argv) {\n"
+        "  if (argc > 1) return execvp(argv[1], argv + 1);\n"
+        '  puts(getenv("PARTAGE_FENCE")); fflush(stdout); getchar(); return 7;\n}\n'
+    )
     compiler = shutil.which("cc")
     command = [compiler or "false", "-static", str(source), "-o", str(made)]
     if subprocess.run(command, check=False).returncode:
@@ -58,8 +64,38 @@ def test_a_static_program_runs_where_no_fence_is_wanted(
     """One line says that it is not held."""
     done = site.partage("run", "--memory", "1GiB", "--", static)
 
-    assert (done.stdout, done.returncode) == ("ran\n", 7)
+    assert (done.stdout, done.returncode) == ("advisory\n", 7)
     assert f"partage: the fence does not reach {static}: {STATICALLY}" in done.stderr
+
+
+def test_a_static_program_is_shown_without_a_fence(site: sites.Site, static: pathlib.Path) -> None:
+    """Nothing holds it and nobody counts what it uses; a share that is changed is only told."""
+    running = site.run(
+        "--memory", "1GiB", "--name", "free", command=[str(static)], stdin=subprocess.PIPE
+    )
+    assert running.stdout is not None
+    assert running.stdout.readline() == "advisory\n"
+
+    (shown,) = site.view()["tenants"]
+    resized = site.partage("resize", "free", "--memory", "2GiB")
+    assert (shown["fence"], shown["used_bytes"], shown["peak_bytes"]) == ("advisory", None, None)
+    assert "nothing holds free to it: its fence is advisory" in resized.stderr
+    assert site.view()["tenants"][0]["memory_mib"] == 2048
+
+
+def test_what_a_static_program_starts_is_held(site: sites.Site, static: pathlib.Path) -> None:
+    """A launcher may be linked statically: the fence is there for whoever it reaches."""
+    held = [str(static), sys.executable, str(sites.PROGRAM), "hold", "512"]
+    running = site.run("--memory", "4GiB", "--name", "child", command=held)
+    assert running.stdout is not None
+    assert running.stdout.readline().startswith("holds")
+
+    (shown,) = site.view()["tenants"]
+    resized = site.partage("resize", "child", "--memory", "256MiB")
+    assert shown["fence"] == "hook"
+    assert shown["used_bytes"] >= 512 << 20
+    assert resized.returncode == 2
+    assert "are in use" in resized.stderr
 
 
 def test_a_program_that_the_fence_reaches_is_nothing_to_tell(site: sites.Site) -> None:

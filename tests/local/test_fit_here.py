@@ -139,6 +139,7 @@ def test_what_never_fits_is_said(site: Site, options: list[str], reason: str) ->
     assert reason in second
     found = _fit_json(site, *options)
     assert (found["fits"], found["ever"], found["held_by"]) == (False, False, [])
+    assert found["place"] == 0, "it would not wait"
 
 
 def test_foreign_processes_are_in_the_way_by_their_id(site: Site) -> None:

@@ -66,6 +66,42 @@ def test_whoever_comes_can_leave_while_the_ledger_is_busy(site: sites.Site) -> N
         assert coming.wait(timeout=databases.BUSY_S / 4) == 130
 
 
+def test_whoever_waits_can_leave_while_the_ledger_is_busy(site: sites.Site) -> None:
+    """Ctrl-C needs nobody's leave: the row that stays is swept by whoever decides next."""
+    site.holding("--exclusive", "--cards", "2")
+    waiting = _waiting(site, "--exclusive", name="waits")
+    with site.book() as book, book.deciding():
+        waiting.send_signal(signal.SIGINT)
+
+        assert waiting.wait(timeout=databases.BUSY_S / 4) == 130
+    assert site.names("waiting") == []
+
+
+@pytest.mark.parametrize("how", [["--no-wait"], ["--wait", "1s"]])
+def test_whoever_comes_waits_no_longer_for_a_busy_ledger_than_he_wants(
+    site: sites.Site, how: list[str]
+) -> None:
+    """Somebody hangs in his decision: that there was no time is told as without him."""
+    site.partage("ps")
+    with site.book() as book, book.deciding():
+        coming = site.run("--memory", "1GiB", *how, command=["echo", "ran"])
+        out, said = coming.communicate(timeout=databases.BUSY_S / 2)
+
+    assert (out, coming.returncode) == ("", 75)
+    assert "the time to wait is over: the ledger" in said
+    assert "was in use by others all the time" in said
+
+
+def test_whoever_waits_does_so_no_longer_than_he_wants_while_the_ledger_is_busy(
+    site: sites.Site,
+) -> None:
+    """His time runs on while he tries to decide."""
+    site.holding("--exclusive", "--cards", "2")
+    waiting = _waiting(site, "--exclusive", "--wait", "6s", name="waits")
+    with site.book() as book, book.deciding():
+        assert waiting.wait(timeout=databases.BUSY_S / 2) == 75
+
+
 def test_a_grant_counts_under_every_name_of_the_machine(site: sites.Site) -> None:
     """A machine that is renamed while programs run does not give their cards away again."""
     users.need_root()

@@ -72,6 +72,18 @@ def test_a_small_one_passes_where_it_delays_nobody_and_waits_where_it_would(
     assert large.poll() is None
 
 
+def test_whoever_would_delay_another_is_told_just_that(site: sites.Site) -> None:
+    """Not that there is no room, for there is."""
+    site.holding("--memory", "8GiB", "--card", 0)
+    site.holding("--memory", "8GiB", "--card", 1)
+    _waiting(site, "--memory", "12GiB", name="large")
+
+    refused = site.partage("run", "--memory", "5GiB", "--no-wait", "--", "true")
+
+    assert refused.returncode == 75
+    assert "partage: there is room, but it would delay large, who comes first;" in refused.stderr
+
+
 def test_the_kernel_rings_for_those_who_wait_when_a_program_is_killed(site: sites.Site) -> None:
     """Nobody has to look again and again: the end of a program's last process wakes them."""
     holder = site.holding("--memory", "16GiB")

@@ -106,6 +106,16 @@ def test_options_become_a_demand(options: dict[str, Any], expected: dict[str, An
         ({"memory": "4"}, "--memory: 4 has no unit; write 4GiB or 4MiB"),
         ({"memory": "0"}, "--memory: 0 has no unit; write 4GiB or 4MiB"),
         ({"memory": "1.5"}, "--memory: 1.5 has no unit; write 1.5GiB or 1.5MiB"),
+        ({"memory": ".5"}, "--memory: .5 has no unit; write .5GiB or .5MiB"),
+        ({"memory": "1e3"}, "--memory: 1e3 has no unit; write 4GiB or 4MiB"),
+        ({"memory": "500m"}, "'500m' is no amount of memory; write 500MiB, or 500M (decimal)"),
+        ({"memory": "5u"}, "--memory: '5u' is no amount of memory; write one such as 4GiB"),
+        ({"memory": ""}, "--memory: '' is no amount of memory; write one such as 4GiB"),
+        ({"memory": "", "compute": "30%"}, "--memory: '' is no amount of memory"),
+        ({"memory": "4GiB", "compute": ""}, "--compute: '' is no share of a card's time"),
+        ({"memory": "", "exclusive": True}, "--exclusive is the whole card, and --memory"),
+        ({"memory": "4GiB", "models": ("",)}, "--model: '' is no name of a model"),
+        ({"memory": "", "limits": ("aliyun.com/gpu-mem=3",)}, "--memory beside --limits"),
         ({"memory": "0GiB"}, "--memory: '0GiB' is no amount of memory; write one such as 4GiB"),
         ({"memory": "-1GiB"}, "--memory: '-1GiB' has a sign; write the total that it is to have"),
         ({"memory": "+1GiB"}, "--memory: '+1GiB' has a sign; write the total that it is to have"),
@@ -227,7 +237,8 @@ def test_what_cannot_be_used_is_refused(options: dict[str, Any], says: str) -> N
         _asked(**options)
     assert says in str(caught.value)
     assert caught.value.instead
-    named = [f"--{name}" for name in ("memory", "compute", "cards", "card", "limits", "exclusive")]
+    known = ("memory", "compute", "cards", "card", "limits", "exclusive", "model")
+    named = [f"--{name}" for name in known]
     assert any(name in str(caught.value) for name in named)
 
 

@@ -248,6 +248,18 @@ def test_without_a_fence_it_warns(site: Site, tmp_path: pathlib.Path) -> None:
     assert _share(site)["memory_mib"] == 3072
 
 
+def test_without_a_fence_the_driver_says_what_is_in_use(site: Site, tmp_path: pathlib.Path) -> None:
+    """Nobody else counts it, and a share is not lowered below it either."""
+    site.environment |= installations.without_library(tmp_path)
+    program = Program(site, "--memory", "6GiB")
+    assert program.asked("try 3000") == "got it"
+    done = site.partage("resize", "train", "--memory", "3GiB")
+    assert done.returncode == 2
+    assert f"{3000 + CONTEXT_MIB} MiB of card 0 are in use" in done.stderr
+    assert _share(site)["memory_mib"] == 6144
+    assert site.partage("resize", "train", "--memory", "4GiB").returncode == 0
+
+
 def test_it_is_told_as_json(site: Site) -> None:
     """The share before and after, and whether a fence holds it."""
     site.holding("--memory", "2GiB", *FIRST, "--name", "train")

@@ -5,11 +5,23 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from partage.local import requests
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+
+def _cards(
+    context: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    from partage.cli import names  # for a shell that completes, and nobody else
+
+    return names.cards(context, parameter, incomplete)
+
 
 _FIELDS = ("cards", "memory", "compute", "exclusive", "models", "chosen", "policy", "limits")
 _OPTIONS = (
@@ -22,7 +34,14 @@ _OPTIONS = (
     click.option(
         "--model", "models", metavar="NAME", multiple=True, help="Only cards named like this."
     ),
-    click.option("--card", "chosen", metavar="UUID|INDEX", multiple=True, help="Only these cards."),
+    click.option(
+        "--card",
+        "chosen",
+        metavar="UUID|INDEX",
+        multiple=True,
+        shell_complete=_cards,
+        help="Only these cards.",
+    ),
     click.option(
         "--policy",
         type=click.Choice(["priced", "binpack", "spread"]),

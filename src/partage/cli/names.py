@@ -1,4 +1,4 @@
-"""Names of programs that run, for completion in a shell.
+"""Names of programs and cards, for completion in a shell.
 
 Whoever presses a key wants a name or nothing: the ledger is only read, none is made, and whatever
 goes wrong is told when the command itself is run.
@@ -38,6 +38,22 @@ def programs(
         with contextlib.suppress(OSError):
             found.update(each.name for each in Path(folder or ".").glob(f"{incomplete}*"))
     return [CompletionItem(name) for name in sorted(found)] or files
+
+
+def cards(
+    _context: click.Context, _parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Numbers of cards, or UUIDs once it begins like one."""
+    from partage.local import sessions
+
+    by_uuid = incomplete[:1].isalpha()
+    with contextlib.suppress(errors.PartageError, OSError), sessions.driver() as driver:
+        found = [
+            CompletionItem((device.uuid or "") if by_uuid else str(device.index), help=device.model)
+            for device in driver.devices()
+        ]
+        return [item for item in found if item.value.startswith(incomplete)]
+    return []
 
 
 def _items() -> list[CompletionItem]:

@@ -6,7 +6,9 @@ import re
 
 from partage.core import errors, quantities
 
+_BARE = r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 _LIKE = r"\s*(\d{1,18}(?:\.\d{1,9})?)\s*([kmgtpe])(i?)b?\s*"  # not compiled: few mistype one
+_PARTS = ("m", "u", "n")  # of a byte
 
 
 def memory_mib(option: str, text: str) -> int:
@@ -14,13 +16,14 @@ def memory_mib(option: str, text: str) -> int:
     check_total(option, text, "4GiB")
     plain = text.removesuffix("B") if text.endswith("iB") else text
     # Kubernetes would take it for bytes; nobody who writes it means that.
-    if plain.replace(".", "", 1).isdecimal():
-        amount = text if plain.strip("0.") else "4"
+    if re.fullmatch(_BARE, plain, re.ASCII):
+        amount = text if plain.strip("0.") and plain.replace(".", "", 1).isdecimal() else "4"
         raise errors.InputError(
             f"{option}: {text} has no unit", instead=f"write {amount}GiB or {amount}MiB"
         )
     try:
-        return quantities.to_mib(plain)
+        # Kubernetes' 500m is half a byte, and everybody else's 500 MiB.
+        return quantities.to_mib("" if plain.endswith(_PARTS) else plain)
     except errors.QuantityError as error:
         raise errors.InputError(
             f"{option}: {quantities.shown(text)} is no amount of memory", instead=_instead(text)

@@ -27,6 +27,10 @@ class Unwritable(errors.LedgerError):
     """Nothing can be written just now, and who has time may try again: a full disk, say."""
 
 
+class Busy(Unwritable):
+    """Others had the ledger all the time."""
+
+
 def connected(place: places.Place, steps: Sequence[str]) -> sqlite3.Connection:
     """A connection to the file, made or brought up to date if need be."""
     _touch(place)
@@ -81,7 +85,7 @@ def explained(path: Path) -> Iterator[None]:
     except sqlite3.Error as error:
         named = "FULL" if _is_full(path) else kind(error)
         what, instead = _TEXTS.get(named, _OTHERWISE)
-        raised = Unwritable if named in _PASSING else errors.LedgerError
+        raised = _PASSING.get(named, errors.LedgerError)
         raise raised(f"the ledger {path} {what} ({error})", instead=instead) from error
     except OSError as error:
         raised = Unwritable if passing(error) else errors.LedgerError
@@ -108,6 +112,11 @@ def identity(path: Path) -> tuple[int, int] | None:
 def version(connection: sqlite3.Connection) -> int:
     """How many steps were made in it."""
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def changes(connection: sqlite3.Connection) -> int:
+    """A number that is another one whenever somebody else has changed the file."""
+    return int(connection.execute("PRAGMA data_version").fetchone()[0])
 
 
 def kind(error: sqlite3.Error) -> str:
@@ -152,7 +161,10 @@ _TEXTS = {
         ("is no ledger", _MOVE),
     ),
 }
-_PASSING = ("FULL", "READONLY", "CANTOPEN", "BUSY", "IOERR")
+_PASSING: dict[str, type[Unwritable]] = {
+    **dict.fromkeys(("FULL", "READONLY", "CANTOPEN", "IOERR"), Unwritable),
+    "BUSY": Busy,
+}
 _OTHERWISE = ("does not answer", "see `partage doctor`")
 
 

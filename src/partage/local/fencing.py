@@ -24,10 +24,22 @@ LEVEL = "PARTAGE_FENCE"  # whoever has it has a share, held or only told
 _NOT_HERE = "nobody stays beside a program to look after it"
 
 
+class Chosen(msgspec.Struct, frozen=True):
+    """The fence that a program will have."""
+
+    level: Level  # that is put up, for the children of a program that it does not reach
+    hindrance: str  # what keeps it out of the program itself
+
+    @property
+    def in_force(self) -> Level:
+        """The level that the program itself is behind."""
+        return Level.ADVISORY if self.hindrance else self.level
+
+
 class Fenced(msgspec.Struct, frozen=True):
     """A fence that holds as soon as the program runs with the environment."""
 
-    level: Level
+    level: Level  # in force
     environment: dict[str, str]
 
 
@@ -55,11 +67,12 @@ def check(minimum: Level) -> Level:
         raise errors.InputError(f"--fence: {error.what}", instead=error.instead) from error
 
 
-def check_reach(program: str, minimum: Level, level: Level) -> str:
-    """What keeps the fence out of a program, if anything does and somebody can do without."""
+def choose(program: str, minimum: Level) -> Chosen:
+    """The fence of a program; refuses one that would run behind less than somebody wants."""
+    level = check(minimum)
     hindrance = reaching.hindrance(program) if level is Level.HOOK else ""
     if not hindrance or minimum is Level.ADVISORY:
-        return hindrance
+        return Chosen(level, hindrance)
     raise errors.InputError(
         f"--fence: {program} would run without its fence: {hindrance}",
         instead="start it without --fence, or start a program that can have one",
@@ -69,7 +82,7 @@ def check_reach(program: str, minimum: Level, level: Level) -> str:
 def put(
     place: places.Place,
     entry: entries.Entry,
-    level: Level,
+    chosen: Chosen,
     *,
     context_bytes: Mapping[str, int],
     inherited: Mapping[str, str],
@@ -80,8 +93,8 @@ def put(
     asked = limits.granted(entry.container, context_bytes=context_bytes)
     subject = levels.Subject(name=entry.tenant)
     told = advisory.Advisory().apply(subject, asked).environment
-    if level is Level.ADVISORY:
-        return Fenced(level, told)
+    if chosen.level is Level.ADVISORY:
+        return Fenced(chosen.in_force, told)
     try:
         applied = hook.Hook(roots.find(place.fence), inherited=inherited).apply(subject, asked)
     except OSError as error:
@@ -90,7 +103,7 @@ def put(
             f"the fence of {entry.name} cannot be written: {error.strerror or error}",
             instead="see `partage doctor`; nothing was started",
         ) from error
-    return Fenced(level, told | applied.environment)
+    return Fenced(chosen.in_force, told | applied.environment)
 
 
 def inside(environ: Mapping[str, str]) -> bool:

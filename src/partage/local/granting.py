@@ -17,9 +17,20 @@ import msgspec
 
 from partage.core import cards, demands, errors, fleet, grants, refusals
 from partage.devices import nvml
-from partage.local import entries, leases, machine, places, processes, queueing, sessions, sweeping
+from partage.local import (
+    databases,
+    entries,
+    leases,
+    machine,
+    places,
+    processes,
+    queueing,
+    sessions,
+    sweeping,
+)
 
 _DECIDED = "decided"  # when it was last decided
+_LEAVING_S = 0.5  # for which one who leaves waits for the ledger
 
 
 class Asking(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,12 +62,16 @@ class Pass(msgspec.Struct, frozen=True):
 
 
 def ask(
-    here: sessions.Session, seen: machine.Seen, asking: Asking, now_s: float
+    here: sessions.Session,
+    seen: machine.Seen,
+    asking: Asking,
+    now_s: float,
+    patience_s: float = databases.BUSY_S,
 ) -> tuple[leases.Lease, Outcome]:
     """Take a place in the queue, and what one is granted at once, if anything."""
     lease: leases.Lease | None = None
     try:
-        with here.book.deciding():
+        with here.book.deciding(patience_s):
             swept = sweeping.sweep(here.place, here.book)
             lease = leases.create(here.place.leases)  # nobody sweeps meanwhile
             entry = _entry(here.book.next_seq(), lease.token, asking, swept.living, now_s)
@@ -71,9 +86,11 @@ def ask(
     return lease, _outcome(done, lease.token)
 
 
-def again(here: sessions.Session, seen: machine.Seen, token: str, now_s: float) -> Outcome:
+def again(
+    here: sessions.Session, seen: machine.Seen, token: str, now_s: float, patience_s: float
+) -> Outcome:
     """Decide once more, for oneself and everybody else who waits."""
-    with here.book.deciding():
+    with here.book.deciding(patience_s):
         swept = sweeping.sweep(here.place, here.book)
         done = _settle(here, seen, swept.living, now_s)
     sweeping.tidy(here.place, swept.ended)
@@ -118,10 +135,10 @@ def leave(here: sessions.Session, lease: leases.Lease) -> None:
     """Give up one's place in the queue, or one's grant.
 
     The end of the lease is what counts. A ledger that cannot be written now, on a full disk say,
-    has a row too many until somebody decides again.
+    or because somebody hangs who decides, has a row too many until somebody decides again.
     """
     try:
-        with contextlib.suppress(errors.LedgerError), here.book.deciding():
+        with contextlib.suppress(errors.LedgerError), here.book.deciding(_LEAVING_S):
             here.book.remove(lease.token)
     finally:
         lease.end()

@@ -55,11 +55,15 @@ class Ledger:
         databases.close(self._connection, self._place)
 
     @contextlib.contextmanager
-    def deciding(self) -> Iterator[None]:
-        """Nobody else decides meanwhile; what was written is there afterwards, or nothing is."""
+    def deciding(self, patience_s: float = databases.BUSY_S) -> Iterator[None]:
+        """Nobody else decides meanwhile; what was written is there afterwards, or nothing is.
+
+        Those who decide are waited for. It is an error if none of them gets on for so long, by
+        which one who hangs is told from many who come at the same time.
+        """
         self.renew()
         with databases.explained(self._path), locks.unstopped():
-            self._begin()
+            self._begin(patience_s)
             try:
                 self._check_version()
                 yield
@@ -156,15 +160,21 @@ class Ledger:
         self._connection = databases.connected(self._place, self._steps)
         self._identity = databases.identity(self._path)
 
-    def _begin(self) -> None:
+    def _begin(self, patience_s: float) -> None:
         """Wait for one's turn, in steps: while SQLite waits, it does not let Ctrl-C through."""
         until_s = time.monotonic() + databases.BUSY_S
+        seen, seen_s = -1, 0.0
         self._connection.execute(f"PRAGMA busy_timeout = {_STEP_MS}")
         while True:
             try:
                 self._connection.execute("BEGIN IMMEDIATE")
             except sqlite3.OperationalError as error:
-                if databases.kind(error) != "BUSY" or time.monotonic() >= until_s:
+                if databases.kind(error) != "BUSY":
+                    raise
+                now_s, changes = time.monotonic(), databases.changes(self._connection)
+                if changes != seen:
+                    seen, seen_s = changes, now_s
+                if now_s >= min(until_s, seen_s + patience_s):
                     raise
             else:
                 return

@@ -95,6 +95,14 @@ def understood(seen: Seen, living: Sequence[entries.Entry], place: places.Place)
     return Machine(node, foreign, seen.devices)
 
 
+def used_mib(
+    seen: Seen, living: Sequence[entries.Entry], place: places.Place, token: str
+) -> dict[str, int]:
+    """What the driver says that a program uses of each card, fenced or not."""
+    used = _used_bytes(seen.present, _ours(seen.present, living, place))
+    return {uuid: -(-size // MIB) for (whose, uuid), size in used.items() if whose == token}
+
+
 def _processes(driver: nvml.Nvml, uuid: str) -> tuple[nvml.Process, ...]:
     try:
         return driver.processes(uuid)
@@ -129,19 +137,24 @@ def _over(
     A process may have left the fence (``sudo`` takes it away), and a share of time alone has none
     for memory. Nobody else can be given what they use.
     """
-    used: dict[tuple[str, str], int] = {}
-    for each in present:
-        if each.pid in ours:
-            key = ours[each.pid], each.uuid
-            used[key] = used.get(key, 0) + (each.used_bytes or 0)
     shares = {
         (entry.token, uuid): taking.memory_mib
         for entry in living
         if entry.grant is not None
         for uuid, taking in grants.takings(entry.grant).items()
     }
-    for (token, uuid), used_bytes in used.items():
+    for (token, uuid), used_bytes in _used_bytes(present, ours).items():
         yield uuid, max(0, -(-used_bytes // MIB) - shares.get((token, uuid), 0))
+
+
+def _used_bytes(present: Iterable[Present], ours: Mapping[int, str]) -> dict[tuple[str, str], int]:
+    """By the token of the program, and the card."""
+    used: dict[tuple[str, str], int] = {}
+    for each in present:
+        if each.pid in ours:
+            key = ours[each.pid], each.uuid
+            used[key] = used.get(key, 0) + (each.used_bytes or 0)
+    return used
 
 
 def _there(pid: int) -> bool:

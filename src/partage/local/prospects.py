@@ -43,13 +43,14 @@ def prospect(here: sessions.Session, wishes: requests.Wishes) -> Prospect:
         return Prospect(
             asks=_asks(demand), fits=True, ever=True, cards=cards, simulated=found.simulated
         )
+    ever = answer.refusal is None or not answer.refusal.never
     return Prospect(
         asks=_asks(demand),
         fits=False,
-        ever=answer.refusal is None or not answer.refusal.never,
+        ever=ever,
         reason=reasons.told(answer),
         held_by=_in_the_way(answer.refusal, now.living, found),
-        place=answer.place,
+        place=answer.place if ever else 0,
         simulated=found.simulated,
     )
 

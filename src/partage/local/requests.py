@@ -44,7 +44,7 @@ def demand(wishes: Wishes, known: Sequence[cards.Card]) -> demands.PodDemand:
         return _in_other_words(wishes, known)
     restrictions = _restrictions(wishes, known)
     count = _count(wishes.cards, len(restrictions["uuids"]))
-    if not (wishes.memory or wishes.compute or wishes.exclusive):
+    if wishes.memory is None and wishes.compute is None and not wishes.exclusive:
         raise errors.InputError(
             "nothing is asked for", instead="add --memory 4GiB, --compute 30%, or --exclusive"
         )
@@ -52,8 +52,8 @@ def demand(wishes: Wishes, known: Sequence[cards.Card]) -> demands.PodDemand:
         _refuse_beside("--exclusive", wishes.memory, wishes.compute)
         asked = demands.Demand(cards=count, exclusive=demands.Exclusive.CARD, **restrictions)
     else:
-        shares = memory(wishes.memory) if wishes.memory else {}
-        shares |= compute(wishes.compute) if wishes.compute else {}
+        shares = {} if wishes.memory is None else memory(wishes.memory)
+        shares |= {} if wishes.compute is None else compute(wishes.compute)
         asked = demands.Demand(cards=count, **shares, **restrictions)
     return demands.PodDemand(
         containers=(demands.ContainerDemand(entries.CONTAINER, asked),),
@@ -132,7 +132,7 @@ def _restrictions(wishes: Wishes, known: Sequence[cards.Card]) -> dict[str, Any]
 
 def _model(text: str) -> str:
     """A part of the name will do: ``A100`` is ``NVIDIA A100-SXM4-80GB``."""
-    if not text.isprintable():
+    if not text.strip() or not text.isprintable():
         raise errors.InputError(
             f"--model: {text!r} is no name of a model", instead="`partage ps` shows them"
         )
@@ -154,7 +154,7 @@ def _uuid(text: str, known: Sequence[cards.Card]) -> str:
 
 def _refuse_beside(option: str, memory: str | None, compute: str | None) -> None:
     for name, text in (("--memory", memory), ("--compute", compute)):
-        if text:
+        if text is not None:
             raise errors.InputError(
                 f"{option} is the whole card, and {name} {text} a part", instead="write one of them"
             )
@@ -167,9 +167,9 @@ def _in_other_words(wishes: Wishes, known: Sequence[cards.Card]) -> demands.PodD
         ("--memory", wishes.memory),
         ("--compute", wishes.compute),
         ("--cards", wishes.cards),
-        ("--exclusive", wishes.exclusive),
+        ("--exclusive", wishes.exclusive or None),
     ):
-        if text:
+        if text is not None:
             raise errors.InputError(
                 f"{name} beside --limits says the same in other words", instead="write one of them"
             )

@@ -51,14 +51,14 @@ def resize(here: sessions.Session, name: str, changes: dict[str, Any]) -> Resize
         entry, before = _resizable(living, name)
         node = machine.understood(seen, living, here.place).node
         resized, after = _decided(node, living, entry, before, changes)
-        fence = _fence(here.place, entry, before)
+        told_mib = machine.used_mib(seen, living, here.place, entry.token)
+        fence, held = _fence(here.place, entry, told_mib), _held(here.place, entry)
         undone.enter_context(_lowered(fence, before, after))
         undone.enter_context(_rewritten(here.place, entry, resized))
         here.book.update(resized)
-    if fence is not None:
-        _raise(here, entry.token, fence)
+    _raise(here, entry.token, fence)
     bells.ring(here.place.leases / entry.token)
-    return Resized(name, before, after, fence is not None)
+    return Resized(name, before, after, held)
 
 
 def _resizable(
@@ -128,15 +128,26 @@ def _changed(asked: demands.PodDemand, changes: dict[str, Any]) -> demands.PodDe
 
 
 class _Fence:
-    """The fence of a program that runs."""
+    """The fence of a program that runs, if it has one.
 
-    def __init__(self, root: roots.Root, tenant: tenants.Tenant) -> None:
+    Where none reaches the program there may be one for its children all the same, and what the
+    program itself uses is as the driver has told it.
+    """
+
+    def __init__(
+        self, root: roots.Root, tenant: tenants.Tenant | None, told_mib: dict[str, int]
+    ) -> None:
         self._root = root
-        self._name = tenant.name
-        self._contexts = {card.uuid: card.context_bytes for card in tenant.limits.cards}
+        self._name = tenant.name if tenant else ""
+        self._contexts = (
+            {card.uuid: card.context_bytes for card in tenant.limits.cards} if tenant else {}
+        )
+        self._told_mib = told_mib
 
     def hold(self, container: grants.ContainerGrant) -> None:
         """Hold the program to what it is granted."""
+        if not self._name:
+            return
         wanted = limits.granted(container, context_bytes=self._contexts)
         order = {uuid: place for place, uuid in enumerate(self._contexts)}
         ordered = sorted(wanted.cards, key=lambda card: order[card.uuid])
@@ -144,26 +155,36 @@ class _Fence:
 
     def used_mib(self) -> dict[str, int]:
         """What it uses now of each card."""
-        used = usage.snapshot(self._root, self._name).cards
-        return {card.uuid: -(-card.used_bytes // MIB) for card in used}
+        used = usage.snapshot(self._root, self._name).cards if self._name else ()
+        counted_mib = {card.uuid: -(-card.used_bytes // MIB) for card in used}
+        known = counted_mib.keys() | self._told_mib.keys()
+        return {uuid: max(counted_mib.get(uuid, 0), self._told_mib.get(uuid, 0)) for uuid in known}
 
 
-def _fence(
-    place: places.Place, entry: entries.Entry, container: grants.ContainerGrant
-) -> _Fence | None:
-    if container.fence != str(levels.Level.HOOK):
-        return None
+def _fence(place: places.Place, entry: entries.Entry, told_mib: dict[str, int]) -> _Fence:
+    """What the driver told is a moment old, and not needed where the fence counts."""
     root = roots.find(place.fence)
-    return _Fence(root, tenants.read(root, entry.tenant))
+    if _hooked(entry):
+        return _Fence(root, tenants.read(root, entry.tenant), {})
+    there = entry.tenant in tenants.names(root)
+    return _Fence(root, tenants.read(root, entry.tenant) if there else None, told_mib)
+
+
+def _held(place: places.Place, entry: entries.Entry) -> bool:
+    return _hooked(entry) or tenants.running(roots.find(place.fence), entry.tenant) > 0
+
+
+def _hooked(entry: entries.Entry) -> bool:
+    return entry.container is not None and entry.container.fence == str(levels.Level.HOOK)
 
 
 @contextlib.contextmanager
 def _lowered(
-    fence: _Fence | None, before: grants.ContainerGrant, after: grants.ContainerGrant
+    fence: _Fence, before: grants.ContainerGrant, after: grants.ContainerGrant
 ) -> Iterator[None]:
     """The fence moved in, if the share becomes smaller; moved out again if that fails."""
     narrower = _narrower(before, after)
-    if fence is None or narrower == before:
+    if narrower == before:
         yield
         return
     fence.hold(narrower)
@@ -197,14 +218,18 @@ def _check_used(
 ) -> None:
     """Refuse to take away what the program has by now."""
     had = {share.uuid: share.memory_mib for share in before.shares}
-    used = fence.used_mib()
-    smaller = [share for share in narrower.shares if share.memory_mib != had[share.uuid]]
-    over = max(smaller, key=lambda share: used[share.uuid] - share.memory_mib, default=None)
-    if over is not None and used[over.uuid] > over.memory_mib:
+    used_mib = fence.used_mib()
+    over = [
+        (used_mib[share.uuid] - share.memory_mib, share)
+        for share in narrower.shares
+        if share.memory_mib != had[share.uuid] and used_mib.get(share.uuid, 0) > share.memory_mib
+    ]
+    if over:
+        _, worst = max(over, key=lambda each: each[0])
         raise errors.InputError(
-            f"{used[over.uuid]} MiB of card {over.index} are in use, "
+            f"{used_mib[worst.uuid]} MiB of card {worst.index} are in use, "
             "and nothing takes memory from a program that has it",
-            instead=f"leave it {used[over.uuid]}MiB or more, or let the program free some",
+            instead=f"leave it {used_mib[worst.uuid]}MiB or more, or let the program free some",
         )
 
 

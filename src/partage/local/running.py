@@ -30,6 +30,8 @@ from partage.local import (
 if TYPE_CHECKING:
     from partage.local import waiting
 
+_AT_ONCE_S = 5.0  # for who decides, even if one does not want to wait
+
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
     """What a person wants to run, and how."""
@@ -61,14 +63,13 @@ def run(wanted: Run, note: Callable[[str], None], telling: Callable[[], Telling]
             instead="start the program as it is, or leave that share first",
         )
     program = starting.check(wanted.command[0], os.environ.get("PATH"))
-    level = fencing.check(wanted.fence)
-    hindrance = fencing.check_reach(program, wanted.fence, level)
-    if hindrance:
-        note(f"the fence does not reach {program}: {hindrance}")
+    fence = fencing.choose(program, wanted.fence)
+    if fence.hindrance:
+        note(f"the fence does not reach {program}: {fence.hindrance}")
     with sessions.opened(os.environ) as here:
         if not here.place.shared:
             note(alone(here.place))
-        lease, told = _granted(here, wanted, level, note, telling)
+        lease, told = _granted(here, wanted, fence, note, telling)
     starting.become(wanted.command, lease, told)
 
 
@@ -85,7 +86,7 @@ def alone(place: places.Place) -> str:
 def _granted(
     here: sessions.Session,
     wanted: Run,
-    level: levels.Level,
+    fence: fencing.Chosen,
     note: Callable[[str], None],
     telling: Callable[[], Telling],
 ) -> tuple[leases.Lease, dict[str, str]]:
@@ -96,13 +97,14 @@ def _granted(
     asking = granting.Asking(
         demand=demand, program=wanted.command[0], name=wanted.name, priority=wanted.priority
     )
-    lease, outcome = granting.ask(here, seen, asking, time.time())
+    started_s = time.monotonic()
+    lease, outcome = _asked(here, seen, asking, wanted.wait_s)
 
     def written(entry: entries.Entry) -> dict[str, str]:
         with databases.explained(lease.path):
             lease.write(entry)
-            fenced = _fenced(here, seen, entry, level)
-            lease.write(_told(entry, level))
+            fenced = _fenced(here, seen, entry, fence)
+            lease.write(_told(entry, fenced.level))
         return fencing.environment(entry, fenced, node)
 
     try:
@@ -114,7 +116,8 @@ def _granted(
 
         if wanted.wait_s == 0:
             raise waiting.too_late(outcome)
-        with _watching(wanted.wait_s, note, telling()) as watch:
+        deadline_s = None if wanted.wait_s is None else started_s + wanted.wait_s
+        with _watching(deadline_s, note, telling()) as watch:
             entry = waiting.until_granted(here, lease, outcome, watch)
             return lease, waiting.until_written(lambda: written(entry), watch, time.sleep)
     except BaseException:
@@ -122,9 +125,24 @@ def _granted(
         raise
 
 
+def _asked(
+    here: sessions.Session, seen: machine.Seen, asking: granting.Asking, wait_s: float | None
+) -> tuple[leases.Lease, granting.Outcome]:
+    """A place in the queue; for the ledger, too, nobody waits longer than he wants."""
+    patience_s = databases.BUSY_S if wait_s is None else wait_s or _AT_ONCE_S
+    try:
+        return granting.ask(here, seen, asking, time.time(), min(patience_s, databases.BUSY_S))
+    except databases.Busy as error:
+        if patience_s >= databases.BUSY_S:
+            raise
+        from partage.local import waiting
+
+        raise waiting.hindered(error) from error
+
+
 @contextlib.contextmanager
 def _watching(
-    wait_s: float | None, note: Callable[[str], None], telling: Telling
+    deadline_s: float | None, note: Callable[[str], None], telling: Telling
 ) -> Iterator[waiting.Watch]:
     from partage.local import waiting
 
@@ -139,21 +157,21 @@ def _watching(
             warn=warn,
             monotonic=time.monotonic,
             now=time.time,
-            deadline_s=None if wait_s is None else time.monotonic() + wait_s,
+            deadline_s=deadline_s,
         )
     finally:
         telling.done()
 
 
 def _fenced(
-    here: sessions.Session, seen: machine.Seen, entry: entries.Entry, level: levels.Level
+    here: sessions.Session, seen: machine.Seen, entry: entries.Entry, fence: fencing.Chosen
 ) -> fencing.Fenced:
     known = (
         contexts.costs(here, seen, entry.container)
-        if entry.container and level is levels.Level.HOOK
+        if entry.container and fence.level is levels.Level.HOOK
         else {}
     )
-    return fencing.put(here.place, entry, level, context_bytes=known, inherited=os.environ)
+    return fencing.put(here.place, entry, fence, context_bytes=known, inherited=os.environ)
 
 
 def _told(entry: entries.Entry, level: levels.Level) -> entries.Entry:

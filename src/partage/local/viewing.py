@@ -133,15 +133,20 @@ def _card(room: rooms.Room, found: machine.Machine, now: nvml.Reading | None) ->
 def _used(
     place: places.Place, living: Sequence[entries.Entry]
 ) -> tuple[dict[str, usage.Usage], list[views.Problem]]:
-    """What fences count, by tenant; a fence that is not there yet is no problem."""
+    """What fences count, by tenant; a fence that is not there yet is no problem.
+
+    Of one that does not reach its program nothing is told, unless a child of the program is in it.
+    """
     root = roots.find(place.fence)
     used: dict[str, usage.Usage] = {}
     problems: list[views.Problem] = []
     for entry in living:
-        if entry.container is None or entry.container.fence != _HOOK:
+        if entry.container is None or not entry.container.fence:
             continue
         try:
-            used[entry.tenant] = usage.snapshot(root, entry.tenant)
+            now = usage.snapshot(root, entry.tenant)
+            if now.processes or entry.container.fence == _HOOK:
+                used[entry.tenant] = now
         except errors.PartageError as error:
             if (root.tenants / entry.tenant).exists():
                 problems.append(views.Problem(f"program {entry.name}", str(error)))
@@ -187,7 +192,7 @@ def _tenant(
         compute_percent=share.compute_percent,
         ceiling_percent=ceiling,
         mode=mode,
-        fence=container.fence or _STARTING,
+        fence=_HOOK if now else container.fence or _STARTING,
         granted_at=entry.since,
         priority=entry.priority,
         dialect=entry.grant.dialect if entry.grant else "",

@@ -31,6 +31,7 @@ from partage.local import (
 
 _LOOK_S = 2.0  # between two looks of the first, if nothing rings
 _HANGS_S = 3 * _LOOK_S  # after which the first is believed not to look any more
+_MOMENT_S = 0.5  # that others take to decide
 # After a ring: a process closes its files, and rings, a moment before it has ended.
 _SOON_S = (0.01, 0.05, 0.25)
 
@@ -65,7 +66,7 @@ def until_granted(
             watch.show(outcome)
             left_s = _left_s(watch)
             if left_s <= 0:
-                raise _hindered(troubles.now) if troubles.now else too_late(outcome)
+                raise hindered(troubles.now) if troubles.now else too_late(outcome)
             if bell.wait(min(next(pauses_s, _LOOK_S), left_s)):
                 pauses_s = iter(_SOON_S)
             outcome = _look(here, lease, outcome, watch, troubles)
@@ -81,16 +82,23 @@ def until_written(write: Callable[[], Done], watch: Watch, sleep: Callable[[floa
         except databases.Unwritable as error:
             troubles.meet(error)
             if _left_s(watch) <= 0:
-                raise _hindered(error) from error
+                raise hindered(error) from error
         sleep(min(_LOOK_S, _left_s(watch)))
 
 
 def too_late(outcome: granting.Outcome) -> reasons.NoRoom:
     """Why one goes without a grant."""
+    why = reasons.told(outcome.waiting)
+    behind = outcome.waiting is not None and outcome.waiting.behind
     return reasons.NoRoom(
-        f"there is no room now: {reasons.told(outcome.waiting)}",
+        why if behind else f"there is no room now: {why}",
         instead="wait longer, or ask for less; `partage ps` shows who has what",
     )
+
+
+def hindered(trouble: databases.Unwritable) -> reasons.NoRoom:
+    """The same, where the ledger did not let one know."""
+    return reasons.NoRoom(f"the time to wait is over: {trouble.what}", instead=trouble.instead)
 
 
 def _left_s(watch: Watch) -> float:
@@ -98,8 +106,9 @@ def _left_s(watch: Watch) -> float:
     return _LOOK_S if watch.deadline_s is None else max(0, watch.deadline_s - watch.monotonic())
 
 
-def _hindered(trouble: databases.Unwritable) -> reasons.NoRoom:
-    return reasons.NoRoom(f"the time to wait is over: {trouble.what}", instead=trouble.instead)
+def _patience_s(watch: Watch) -> float:
+    """How long one may wait for others who decide: there is always a moment for that."""
+    return databases.BUSY_S if watch.deadline_s is None else max(_MOMENT_S, _left_s(watch))
 
 
 class _Troubles:
@@ -144,7 +153,8 @@ def _found(
         return granting.Outcome(mine)
     if mine is not None and not _due(here, mine, watch.now()):
         return granting.peek(here, lease.token) if watch.live else before
-    outcome = granting.again(here, machine.see(here.driver), lease.token, watch.now())
+    seen = machine.see(here.driver)
+    outcome = granting.again(here, seen, lease.token, watch.now(), _patience_s(watch))
     if outcome.others:
         bells.ring(lease.path)
     return outcome
