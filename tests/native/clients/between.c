@@ -7,17 +7,15 @@
  *   between is-neighbour MIB  for each byte that comes in, does what it says and answers with a byte
  */
 #define _GNU_SOURCE
-#include <cuda.h>
+#include "partner.h"
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/ptrace.h>
 #include <sys/uio.h>
 #include <sys/user.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 enum { SMALL_BYTES = 2 << 20 };
 
@@ -31,13 +29,6 @@ static char take_and_give(size_t bytes)
 {
     char result = take(bytes);
     return result ? result : give();
-}
-
-static void begin(void)
-{
-    CUcontext context;
-    if (cuInit(0) || cuDevicePrimaryCtxRetain(&context, 0) || cuCtxSetCurrent(context))
-        exit(1);
 }
 
 static char *shared_page(int file)
@@ -71,29 +62,6 @@ static int neighbour(size_t bytes)
             return 1;
     }
     return 0;
-}
-
-static int orders[2], results[2];
-
-static void start_neighbour(const char *mib)
-{
-    if (pipe(orders) || pipe(results))
-        exit(1);
-    if (fork())
-        return;
-    dup2(orders[0], 0);
-    dup2(results[1], 1);
-    close(orders[1]);
-    execl("/proc/self/exe", "between", "is-neighbour", mib, NULL);
-    exit(1);
-}
-
-static char neighbour_does(char order)
-{
-    char result;
-    if (write(orders[1], &order, 1) != 1 || read(results[0], &result, 1) != 1)
-        exit(1);
-    return result;
 }
 
 /* The signal that it stopped with. */
@@ -170,30 +138,30 @@ static long step(pid_t child, long least)
     }
 }
 
-static int race(int neighbour_last, const char *mib)
+static int race(int neighbour_last, char *mib)
 {
     int file = memfd_create("told", 0);
     if (file < 0 || ftruncate(file, 1))
         return 1;
     char *told = shared_page(file);
-    start_neighbour(mib);
-    neighbour_does('s');
+    start_partner("is-neighbour", mib);
+    partner_does('s');
     pid_t child = start_stopped(mib, file);
     find_fence(child);
     long rounds = 0, steps = 0;
     for (;; rounds++) {
         if (neighbour_last)
-            neighbour_does('s');
+            partner_does('s');
         if ((steps = step(child, steps + 1)) < 0)
             break;
-        int neighbours = neighbour_does('t');
+        int neighbours = partner_does('t');
         go_on(child);
         if (!*told == !neighbours) {
             printf("%d and %d after %ld steps\n", *told, neighbours, steps);
             break;
         }
         if (!neighbours)
-            neighbour_does('g');
+            partner_does('g');
         go_on(child);
     }
     kill(child, SIGKILL);

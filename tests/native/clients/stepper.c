@@ -6,23 +6,14 @@
  *   stepper survivor MIB     for each byte that comes in, allocates so much and answers with a byte
  */
 #define _GNU_SOURCE
-#include <cuda.h>
+#include "partner.h"
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/ptrace.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 enum { FIRST_BYTES = 2 << 20, VICTIM_BYTES = 64 << 20 };
-
-static void begin(void)
-{
-    CUcontext context;
-    if (cuInit(0) || cuDevicePrimaryCtxRetain(&context, 0) || cuCtxSetCurrent(context))
-        exit(1);
-}
 
 static void linear(size_t bytes)
 {
@@ -86,27 +77,6 @@ static int survivor(size_t bytes)
     return 0;
 }
 
-static int orders[2], results[2];
-
-static void start_survivor(const char *mib)
-{
-    if (pipe(orders) || pipe(results))
-        exit(1);
-    if (fork())
-        return;
-    dup2(orders[0], 0);
-    dup2(results[1], 1);
-    close(orders[1]);
-    execl("/proc/self/exe", "stepper", "survivor", mib, NULL);
-    exit(1);
-}
-
-static int survivor_is_well(void)
-{
-    char result = 1;
-    return write(orders[1], "?", 1) == 1 && read(results[0], &result, 1) == 1 && !result;
-}
-
 static int stopped_by(pid_t child, int signal)
 {
     int status;
@@ -140,17 +110,17 @@ static int step(pid_t child, long steps)
     return 1;
 }
 
-static int kill_all(const char *way, long stride, const char *mib)
+static int kill_all(const char *way, long stride, char *mib)
 {
     int going = 1;
     long deaths = 0;
-    start_survivor(mib);
+    start_partner("survivor", mib);
     for (long steps = 0; going; steps += stride, deaths++) {
         pid_t child = start_victim(way);
         going = step(child, steps);
         kill(child, SIGKILL);
         waitpid(child, NULL, 0);
-        if (!survivor_is_well()) {
+        if (partner_does('?')) {
             printf("not well after %ld steps\n", steps);
             return 1;
         }
