@@ -10,7 +10,7 @@ from partage.core import cards, demands, fitting, grants, plans, refusals, searc
 from partage.core.policies import binpack
 from partage.core.rooms import NodeState, Room
 from tests import strategies
-from tests.core.making import fleet_of, grant, node, places, pod, share, whole
+from tests.core.making import GIB, fleet_of, grant, node, places, pod, share, whole
 
 APP, INIT, SIDECAR = demands.Role.APP, demands.Role.INIT, demands.Role.SIDECAR
 
@@ -121,6 +121,15 @@ def test_few_candidates_are_served_first() -> None:
     assert world.best(pod(share(20), share(10, cards=6, compute_percent=50))) == ["n0"]
 
 
+def test_who_takes_no_memory_stands_beside_a_container_that_takes_all_of_it() -> None:
+    """Full is a card that strangers fill; what a pod does with its own is its own affair."""
+    asked = pod(share(GIB), demands.Demand(compute_percent=30))
+    world = fleet_of(node("n0", GIB))
+
+    assert places(grant(world, "a", asked)) == [[0], [0]]
+    assert world.best(asked) == []
+
+
 def test_many_equal_containers_are_no_search() -> None:
     """However many there are, each is found at once; but there is a limit to how many."""
     world = fleet_of(node("n0", *[100] * 8))
@@ -192,7 +201,7 @@ def _holds(room: Room, taking: grants.Taking, asked: demands.PodDemand) -> bool:
     limits = [card.max_tenants, *caps]
     return (
         card.healthy
-        and taking.memory_mib + card.foreign_memory_mib <= card.memory_mib
+        and max(1, taking.memory_mib) + card.foreign_memory_mib <= card.memory_mib
         and taking.compute_percent + busy <= 100
         and taking.tenants <= min(limits)
         and not (taking.exclusive and foreign)

@@ -45,6 +45,19 @@ def test_sixty_and_forty_percent_share_a_card_but_sixty_and_fifty_do_not() -> No
     assert world.best(pod(demands.Demand(memory_percent=40))) == ["n0"]
 
 
+@pytest.mark.parametrize("qos", [demands.Qos.NORMAL, demands.Qos.OFFLINE])
+def test_a_full_card_is_not_for_who_asks_for_compute_alone(qos: demands.Qos) -> None:
+    """Nothing runs on a card without any memory, be it granted or taken by foreign processes."""
+    compute = pod(demands.Demand(compute_percent=30), qos=qos)
+    empty, busy = node("n0", GIB, GIB).cards
+    filled = msgspec.structs.replace(empty, foreign_memory_mib=GIB)
+    world = fleet_of(cards.Node(name="n0", cards=(filled, busy)))
+
+    assert places(grant(world, "a", compute)) == [[1]]
+    grant(world, "b", pod(share(GIB)))
+    assert world.best(compute) == []
+
+
 def test_cards_of_different_size_are_each_taken_for_what_they_are() -> None:
     """A share that only the large card can hold goes there."""
     granted = grant(fleet_of(node("n0", 10 * GIB, 80 * GIB, 24 * GIB)), "a", pod(share(40 * GIB)))

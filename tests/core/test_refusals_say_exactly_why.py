@@ -39,6 +39,17 @@ def test_larger_than_the_cards_of_the_accepted_model_is_never() -> None:
     assert (why.code, why.never, why.node) == (Code.CARD_TOO_SMALL, True, "n0")
 
 
+def test_no_memory_for_who_asks_for_none_is_told_as_that() -> None:
+    """He did not ask for one MiB, and may come when there is some."""
+    world = fleet_of(node("n0", GIB))
+    grant(world, "a", pod(share(GIB)))
+
+    why = _why(world, pod(demands.Demand(compute_percent=30)))
+
+    assert (why.code, why.never) == (Code.MEMORY, False)
+    assert why.text == "container c0: card 0 has no memory free on node n0"
+
+
 def test_no_such_model_is_never() -> None:
     """What is wanted and what is there are both said."""
     why = _why(fleet_of(node("n0", GIB, model="T4")), pod(share(1, models=("a30", "a100"))))

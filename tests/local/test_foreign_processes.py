@@ -74,6 +74,19 @@ def test_a_card_that_they_fill_is_not_handed_out(
     assert "card 0 has 0 of 8192 MiB free" in done.stderr
 
 
+@pytest.mark.parametrize("asked", [("--compute", "30%"), ("--limits", "elasticgpu.io/gpu-core=20")])
+def test_a_card_that_they_fill_is_not_handed_out_for_its_time_alone(
+    site: Site, strangers: foreigners.Strangers, asked: tuple[str, str]
+) -> None:
+    """Without memory nothing runs there, even if nobody set any aside."""
+    strangers.using(CARD_MIB - CONTEXT_MIB, card=0)
+    site.holding(*asked, "--name", "elsewhere")
+    assert [each["index"] for each in site.view()["tenants"]] == [1]
+    done = site.partage("run", *asked, "--card", "0", *NO_WAIT)
+    assert done.returncode == 75
+    assert "card 0 has no memory free" in done.stderr
+
+
 def test_an_exclusive_card_is_one_without_them(site: Site, strangers: foreigners.Strangers) -> None:
     """However little they have of it."""
     strangers.using(1, card=0)

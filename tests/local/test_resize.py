@@ -114,6 +114,16 @@ def test_a_share_without_a_memory_limit_has_all_of_it(site: Site) -> None:
     assert done.stdout == "train: card 0: all memory, 30% -> 2048 MiB, 30%\n"
 
 
+def test_time_changes_on_a_card_without_free_memory(site: Site) -> None:
+    """Who asked for no memory is there already, and needs none for another share of the time."""
+    site.holding("--compute", "30%", *FIRST, "--name", "train")
+    site.holding("--memory", "16GiB", *FIRST, "--name", "other")
+    assert site.partage("resize", "train", "--compute", "40%").returncode == 0
+    assert _share(site)["compute_percent"] == 40
+    done = site.partage("resize", "train", "--memory", "1GiB")
+    assert "card 0 has 0 of 1024 MiB free" in done.stderr
+
+
 def test_all_its_cards_change(site: Site) -> None:
     """A share of two cards is changed on both, and both are told."""
     site.holding("--cards", "2", "--memory", "2GiB", "--name", "train")

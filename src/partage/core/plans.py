@@ -71,6 +71,10 @@ class Part:
             return self.fixed_mib
         return card_mib * self.memory_percent // cards.FULL_PERCENT
 
+    def room_mib(self, card_mib: int) -> int:
+        """The memory that must be free: without any, not even who sets none aside can run."""
+        return self.memory_mib(card_mib) or 1
+
     def share(self, card: cards.Card) -> grants.Share:
         """What a container that is placed on a card gets of it."""
         return grants.Share(
@@ -85,10 +89,11 @@ class Part:
         """The rooms that have what is needed, in index order."""
         # Who asks for no compute is not kept away by a card that gave away too much of it.
         percent = self.compute_percent or _WHATEVER
-        tenants, need_mib = self.tenants, self.fixed_mib
+        tenants = self.tenants
         if self.whole:
             found = [room for room in rooms if room.empty and room.free_tenants >= tenants]
-        elif need_mib is not None and not offline:
+        elif self.fixed_mib is not None and not offline:
+            need_mib = self.fixed_mib or 1  # as room_mib() says
             found = [
                 room
                 for room in rooms
@@ -100,7 +105,7 @@ class Part:
             found = [
                 room
                 for room in rooms
-                if room.free_mib >= self.memory_mib(room.memory_mib)
+                if room.free_mib >= self.room_mib(room.memory_mib)
                 and (room.free_offline if offline else room.free_compute) >= percent
                 and room.free_tenants >= tenants
             ]

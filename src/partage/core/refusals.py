@@ -199,7 +199,7 @@ def _lacking(state: NodeState, plan: plans.Plan, asking: _Asking) -> Refusal | N
         have = f"{len(fits)} of node {state.node.name} {'has' if len(fits) == 1 else 'have'} room"
         text = f"{who} asks for {wanted} cards; {have}"
         return refusal(Code.TOO_FEW_CARDS, state.node.name, text, shortages)
-    text = f"{who}: {_TEXTS[nearest.code].format(s=nearest)} on node {state.node.name}"
+    text = f"{who}: {_told(nearest)} on node {state.node.name}"
     return refusal(nearest.code, state.node.name, text, shortages)
 
 
@@ -213,6 +213,17 @@ _TEXTS = {
 }
 
 
+def no_memory(short: Shortage) -> bool:
+    """Whether a card has no memory at all, and that is what stands in the way."""
+    return short.code is Code.MEMORY and short.asked == 1
+
+
+def _told(short: Shortage) -> str:
+    if no_memory(short):
+        return f"card {short.index} has no memory free"
+    return _TEXTS[short.code].format(s=short)
+
+
 def _lack(asking: _Asking, room: Room, plan: plans.Plan) -> Shortage:
     """The first thing this card lacks; health and exclusiveness come before amounts."""
     part = asking.part
@@ -222,7 +233,7 @@ def _lack(asking: _Asking, room: Room, plan: plans.Plan) -> Shortage:
         return _shortage(asking, room, Code.CARD_TAKEN)
     if part.whole:
         return _shortage(asking, room, Code.CARD_NOT_EMPTY)
-    need_mib = part.memory_mib(room.memory_mib)
+    need_mib = part.room_mib(room.memory_mib)
     if room.free_mib < need_mib:
         return _shortage(asking, room, Code.MEMORY, need_mib, room.free_mib)
     free_compute = room.free_offline if plan.offline else room.free_compute

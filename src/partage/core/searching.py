@@ -144,7 +144,7 @@ class _Search:
         for room in self.state.open_rooms:
             if room.position in self.chosen[who] or room.position in self.spent[who]:
                 continue
-            left = self.loads[room.position].left(room, self.running[who])
+            left = self._left(who, part, room)
             if not left.open or not part.fitting([left], offline=self.plan.offline):
                 continue
             look = self._look(room)
@@ -152,6 +152,13 @@ class _Search:
                 seen.add(look)
                 rated.append((self._rate(who, part, room), room.position, room))
         return (room for _, _, room in sorted(rated, key=lambda entry: entry[:2]))
+
+    def _left(self, who: int, part: Part, room: Room) -> Room:
+        """The room as a container finds it; who takes no memory minds what strangers left of it."""
+        left = self.loads[room.position].left(room, self.running[who])
+        if left is not room and not part.memory_mib(room.memory_mib):
+            left.free_mib = room.free_mib
+        return left
 
     def _rate(self, who: int, part: Part, room: Room) -> tuple[bool, int, int, int]:
         need_mib = part.memory_mib(room.memory_mib)

@@ -46,7 +46,7 @@ def refused(refusal: refusals.Refusal) -> str:
 
 
 def _lack(short: refusals.Shortage) -> str:
-    return _SHORT[short.code].format(s=short)
+    return "has no memory free" if refusals.no_memory(short) else _SHORT[short.code].format(s=short)
 
 
 def _rest(shown: Sequence[refusals.Shortage], rest: Sequence[refusals.Shortage]) -> str:

@@ -33,6 +33,8 @@ from partage.local import (
     sweeping,
 )
 
+_PLENTY_MIB = 1 << 40
+
 
 class Resized(msgspec.Struct, frozen=True):
     """A share before and after."""
@@ -98,7 +100,9 @@ def _decided(
     uuids = tuple(share.uuid for share in before.shares)
     demand = _changed(entry.demand, changes)
     pinned = _changed(demand, {"cards": len(uuids), "uuids": uuids, "max_tenants": 0})
-    known, _ = granting.world(node, [each for each in living if each.token != entry.token])
+    known, _ = granting.world(
+        _roomy(node, demand), [each for each in living if each.token != entry.token]
+    )
     chosen, state = known.place(pinned, node.name), known.state(node.name)
     if chosen is None or state is None or entry.grant is None:
         refused = known.refuse(pinned)
@@ -115,6 +119,16 @@ def _decided(
     after = msgspec.structs.replace(made.containers[0], fence=before.fence)
     grant = msgspec.structs.replace(entry.grant, containers=(after,))
     return msgspec.structs.replace(entry, demand=demand, grant=grant), after
+
+
+def _roomy(node: cards.Node, demand: demands.PodDemand) -> cards.Node:
+    """The node as one finds it who takes no memory and is there already: none need be free."""
+    asked = demand.containers[0].demand
+    if asked.memory_mib or asked.memory_percent:
+        return node
+    replace = msgspec.structs.replace
+    roomy = (replace(each, memory_mib=_PLENTY_MIB, foreign_memory_mib=0) for each in node.cards)
+    return replace(node, cards=tuple(roomy))
 
 
 def _changed(asked: demands.PodDemand, changes: dict[str, Any]) -> demands.PodDemand:
