@@ -157,6 +157,37 @@ def test_root_makes_tenants_for_any_user(tmp_path: pathlib.Path) -> None:
 
 
 @needs_root
+def test_root_in_a_users_own_root_does_not_lock_him_out(short_path: pathlib.Path) -> None:
+    """What root makes there is his: he makes tenants on the same card, and removes root's."""
+    short_path.chmod(0o777)
+    user = (1001, GROUP)
+    assert forking.run(lambda: roots.prepare(short_path / "root"), user=user) == 0
+    root = roots.find(short_path / "root")
+    tenants.create(root, "of-root", making.share(1))
+
+    assert forking.run(lambda: tenants.create(root, "job", making.share(1)), user=user) == 0
+    assert forking.run(lambda: tenants.remove(root, "of-root"), user=user) == 0
+    assert tenants.read(root, "job").seats == (1,)
+
+
+@needs_root
+def test_seats_that_may_not_be_written_are_not_told_as_taken(short_path: pathlib.Path) -> None:
+    """The folder is named, and not a number of tenants."""
+    short_path.chmod(0o777)
+    user = (1001, GROUP)
+    assert forking.run(lambda: roots.prepare(short_path / "root"), user=user) == 0
+    root = roots.find(short_path / "root")
+    (root.seats / making.uuid(1)).mkdir(mode=0o755)
+
+    def attempt() -> None:
+        with pytest.raises(errors.FenceError, match=f"{making.uuid(1)} may not be written by this"):
+            tenants.create(root, "job", making.share(1))
+
+    (root.seats / making.uuid(1)).chmod(0o755)
+    assert forking.run(attempt, user=user) == 0
+
+
+@needs_root
 def test_others_cannot_make_tenants_for_somebody_else(short_path: pathlib.Path) -> None:
     """And nothing is left of the attempt."""
     short_path.chmod(0o777)

@@ -13,7 +13,7 @@ import pytest
 from partage.core import errors
 from partage.fence import roots
 from partage.local import places
-from tests.local import users
+from tests.local import sites, users
 
 NOWHERE = pathlib.Path("/nonexistent/partage")
 
@@ -244,6 +244,15 @@ def test_a_link_leads_to_the_file_system_behind_it(tmp_path: pathlib.Path) -> No
     (tmp_path / "link").symlink_to(tmp_path / "far")
     table = _mounts(tmp_path, (b"/", b"ext4"), (os.fsencode(tmp_path / "far"), b"cifs"))
     assert places.filesystem(tmp_path / "link/new", table) == "cifs"
+
+
+def test_a_place_behind_a_link_serves_programs(site: sites.Site) -> None:
+    """From the first on, who measures what a context costs under a lock of the place."""
+    (site.folder.parent / "far").mkdir()
+    site.folder.symlink_to(site.folder.parent / "far")
+    done = site.partage("run", "--memory", "1GiB", "--", "echo", "ran")
+    assert done.stdout == "ran\n", done.stderr
+    assert site.place().ledger.exists()
 
 
 def test_where_nobody_tells_it_is_unknown(tmp_path: pathlib.Path) -> None:

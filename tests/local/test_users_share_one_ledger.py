@@ -6,6 +6,7 @@ import os
 import pathlib
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 
@@ -284,3 +285,23 @@ def test_what_a_hidden_process_uses_is_not_given_away(machine: Machine) -> None:
     assert [(each["name"], each["command"]) for each in view["tenants"]] == [("train", None)]
     assert done.returncode == 75, done.stderr
     bob.end()
+
+
+def test_root_in_the_place_of_one_user_does_not_lock_him_out(tmp_path: pathlib.Path) -> None:
+    """``sudo -E partage run`` in his own place: its fence holds, and he runs as before."""
+    users.need_root()
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(0o755)
+    tmp_path.chmod(0o777)
+    alice, root = users.User(tmp_path, ALICE), sites.Site(tmp_path)
+    here = ("--card", "0", "--memory", "2GiB", "--")
+    try:
+        assert alice.partage("ps").returncode == 0
+        done = root.partage("run", *here, sys.executable, sites.PROGRAM, "try", "4096")
+        assert done.stdout == "error 2\n", done.stderr
+        done = alice.partage("run", *here, "echo", "ran")
+        assert done.stdout == "ran\n", done.stderr
+        assert len(list(alice.folder.glob("fence/tenants/*"))) == 1  # hers; root's is cleared up
+    finally:
+        alice.end()
+        root.end()

@@ -85,6 +85,17 @@ class Root(msgspec.Struct, frozen=True):
         """Of a seat, which all tenants of its card may read."""
         return 0o666 if self.reach is Reach.CONTAINERS else 0o644
 
+    @property
+    def owner(self) -> tuple[int, int]:
+        """The user and group that what is made here is to have; -1: those of whoever makes it.
+
+        What root makes in a user's own root is that user's, who else could not use or remove it.
+        """
+        if self.reach is not Reach.OWNER or os.geteuid() != 0:
+            return -1, -1
+        status = self.seats.stat()
+        return status.st_uid, status.st_gid
+
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Nobody else changes anything under the root meanwhile, and no leftovers are there."""
@@ -146,7 +157,8 @@ def make_folder(path: Path, root: Root) -> None:
     There any user must be able to enter it, while on the host nobody gets past the one around it.
     """
     mode = 0o755 if root.reach is Reach.CONTAINERS else _FOLDER_MODES[root.reach]
-    _make_folder(path, mode, root.gid if root.reach is Reach.GROUP else -1)
+    uid, gid = root.owner
+    _make_folder(path, mode, root.gid if root.reach is Reach.GROUP else gid, uid=uid)
 
 
 def _make(path: Path, reach: Reach, gid: int) -> None:
@@ -176,14 +188,14 @@ def _make_lock(path: Path, mode: int, gid: int) -> None:
     os.close(fd)
 
 
-def _make_folder(path: Path, mode: int, gid: int) -> None:
+def _make_folder(path: Path, mode: int, gid: int, *, uid: int = -1) -> None:
     """With its final mode from the start: whoever finds it reads the reach from it."""
     if path.exists():
         return
     unfinished = path.with_name(f".{path.name}")
     _clear(unfinished)
     unfinished.mkdir(mode=0o700)
-    os.chown(unfinished, -1, gid)
+    os.chown(unfinished, uid, gid)
     unfinished.chmod(mode)
     unfinished.rename(path)
 

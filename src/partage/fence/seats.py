@@ -45,6 +45,7 @@ def take(root: roots.Root, uuid: str, taken: Collection[int], *, uid: int, gid: 
     To be called under the root's lock, with a scratch folder.
     """
     roots.make_folder(root.seats / uuid, root)
+    _check_writable(root.seats / uuid)
     for seat in range(layout.SEATS):
         if seat not in taken and _make(root, uuid, seat, uid, gid):
             return seat
@@ -52,6 +53,15 @@ def take(root: roots.Root, uuid: str, taken: Collection[int], *, uid: int, gid: 
         f"card {uuid} has {layout.SEATS} tenants, and no seat for another",
         instead="remove tenants that have ended, or choose another card",
     )
+
+
+def _check_writable(folder: Path) -> None:
+    """Where nothing can be made, no seat is taken by anybody."""
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise errors.FenceError(
+            f"{folder} may not be written by this user",
+            instead="let its owner, or root, give it to the owner of the folder that it is in",
+        )
 
 
 def made(root: roots.Root, uuid: str) -> set[int]:

@@ -53,7 +53,8 @@ def create(
 ) -> Tenant:
     """Make a tenant whose processes run as this user (by default, as the one who makes it)."""
     folder = _folder(root, name)
-    user = (-1 if uid is None else uid, -1 if gid is None else gid)
+    owner = root.owner
+    user = (owner[0] if uid is None else uid, owner[1] if gid is None else gid)
     with root.locked():
         if folder.exists():
             raise errors.FenceError(
@@ -64,6 +65,7 @@ def create(
         taken = tuple(_take_seat(root, card.uuid, *user) for card in asked.cards)
         _write(root, asked, taken, *user)
         root.scratch.chmod(root.folder_mode)
+        os.chown(root.scratch, *root.owner)
         root.scratch.rename(folder)
     return Tenant(name=name, folder=folder, limits=asked, seats=taken)
 

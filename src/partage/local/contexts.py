@@ -49,8 +49,11 @@ def _measured(here: sessions.Session, uuid: str, kind: str) -> int:
 
 @contextmanager
 def _alone(place: places.Place) -> Iterator[None]:
-    """By the lock of the folder itself: a file for it would have to be made by somebody."""
-    with databases.explained(place.path), locks.exclusive(place.path):
+    """By the lock of the folder itself: a file for it would have to be made by somebody.
+
+    Whoever names the place may do so by a link, which itself has no lock.
+    """
+    with databases.explained(place.path), locks.exclusive(place.path.resolve()):
         yield
 
 
