@@ -22,6 +22,7 @@ from tests import leaving_out, simulated
 from tests.local import foreigners, sites, users
 
 SOMEBODY, OTHER = 54_021, 54_022
+RUN = ("run", "--memory", "1GiB", "--", "true")
 GROUP = f"partage-doctor-{os.getpid()}"
 
 
@@ -236,6 +237,74 @@ def test_a_member_is_told_what_is_shared(shared: sites.Site) -> None:
         "problem",
         f"{shared.folder}/leases: mode 2777 instead of 3770; `sudo partage setup`",
     )
+
+
+@pytest.fixture
+def own() -> Iterator[users.User]:
+    """A user with a place of his own, in which something has run."""
+    users.need_root()
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="partage-doctor-"))
+    folder.chmod(0o777)
+    user = users.User(folder, SOMEBODY)
+    assert user.partage(*RUN).returncode == 0
+    yield user
+    user.end()
+    shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "mode"),
+    [
+        ("leases", 0o500),
+        ("fence", 0o000),
+        ("fence/tenants", 0o500),
+        ("fence/lock", 0o000),
+        ("ledger.db", 0o400),
+        (".", 0o500),
+    ],
+)
+def test_who_has_kept_himself_from_his_own_place_is_told(
+    own: users.User, name: str, mode: int
+) -> None:
+    """With what puts it right, and nothing sends him to the doctor."""
+    (own.folder / name).chmod(mode)
+
+    done = own.partage("doctor")
+
+    status, text = told(done)["permissions"]
+    says, remedy = text.split("; ")
+    assert (done.returncode, status) == (1, "problem")
+    assert says.startswith(f"you may not read and write {own.folder / name}")
+    assert "partage doctor" not in done.stdout
+    assert own.partage(*RUN).returncode == 1
+    subprocess.run(["sh", "-c", remedy.strip("`")], check=True)
+    assert own.partage(*RUN).returncode == 0
+
+
+@pytest.mark.parametrize("name", ["ledger.db-wal", "ledger.db-shm"])
+def test_a_companion_of_the_ledger_that_cannot_be_written_is_told(
+    own: users.User, name: str
+) -> None:
+    """It is there while somebody has the ledger open, as one who waits has."""
+    own.holding("--exclusive", "--cards", "2")
+    own.run("--memory", "1GiB", command=["true"])
+    sites.eventually((own.folder / name).exists)
+    (own.folder / name).chmod(0o400)
+
+    text = told(own.partage("doctor"))["permissions"][1]
+
+    path = own.folder / name
+    assert text == f"you may not read and write {path}; `chmod u+rwX {path}`"
+
+
+def test_what_root_has_left_in_the_place_of_a_user_is_told(own: users.User) -> None:
+    """He cannot put that right himself."""
+    (own.folder / "fence/seats/GPU-x").mkdir(mode=0o755)
+
+    status, text = told(own.partage("doctor"))["permissions"]
+
+    assert status == "problem"
+    assert text.endswith(f"fence/seats/GPU-x; `sudo chown -R {SOMEBODY} {own.folder}`")
 
 
 def test_a_stranger_is_told_how_to_become_a_member(shared: sites.Site) -> None:

@@ -153,7 +153,10 @@ _TEXTS = {
         "cannot be opened; nothing was granted or changed",
         "see `partage doctor`: its folder must be writable for you, and its disk not read-only",
     ),
-    "BUSY": ("was in use by others all the time", "try again; `partage doctor` shows who waits"),
+    "BUSY": (
+        "was in use by others all the time",
+        "try again; `partage ps` shows who runs and waits",
+    ),
     "IOERR": ("cannot be read or written", f"if its disk is well, {_MOVE}"),
     "CORRUPT": ("is damaged", _MOVE),
     **dict.fromkeys(

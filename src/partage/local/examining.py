@@ -77,12 +77,18 @@ def _guarded(
     try:
         yield from examination(around)
     except errors.PartageError as error:
-        yield findings.problem(name, error.what, error.instead)
+        yield findings.problem(name, error.what, _remedy(error))
     except OSError as error:
         text = f"{error.filename or name}: {error.strerror or error}"
         yield findings.problem(name, text, f"name a folder of yours in {places.VARIABLE}")
     except Exception as error:  # noqa: BLE001 (one that fails must not hide the others)
         yield _failed(name, error)
+
+
+def _remedy(error: errors.PartageError) -> str:
+    """What to do, for one who has asked the doctor already."""
+    rest = error.instead.removeprefix("see `partage doctor`").lstrip(":; ")
+    return rest or "see what is told of the disk and of permissions"
 
 
 def _failed(name: str, error: Exception) -> findings.Finding:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import os
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -66,7 +68,7 @@ def permissions(around: findings.Around) -> Iterator[findings.Finding]:
     status = around.path.stat()
     if around.place is None or not around.place.shared:
         if status.st_uid == os.geteuid():
-            yield findings.ok("permissions", f"{around.path} is yours")
+            yield _own(around.path)
         else:
             yield _stranger(around.path, status)
         return
@@ -110,6 +112,33 @@ def _whose(around: findings.Around, place: places.Place, text: str) -> findings.
     return findings.note(
         "ledger", f"{text}; yours alone: what others are granted is not seen", _SETUP
     )
+
+
+def _own(path: Path) -> findings.Finding:
+    """A place of this user, who may have kept himself from it; or root has, by working there."""
+    closed = [each for each in _needed(path) if os.path.lexists(each) and not _usable(each)]
+    if not closed:
+        return findings.ok("permissions", f"{path} is yours")
+    text = f"you may not read and write {', '.join(map(str, closed))}"
+    if all(each.lstat().st_uid == os.geteuid() for each in closed):
+        return findings.problem(
+            "permissions", text, f"`chmod u+rwX {shlex.join(map(str, closed))}`"
+        )
+    user = places.user_name(os.geteuid())
+    return findings.problem("permissions", text, f"`sudo chown -R {user} {shlex.quote(str(path))}`")
+
+
+def _needed(path: Path) -> Iterator[Path]:
+    """What `partage run` writes in a place."""
+    fence = path / "fence"
+    yield from (path, path / "leases", fence, fence / "lock", fence / "tenants", fence / "seats")
+    with contextlib.suppress(OSError):
+        yield from (fence / "seats").iterdir()
+    yield from (path / f"ledger.db{suffix}" for suffix in ("", "-wal", "-shm"))
+
+
+def _usable(path: Path) -> bool:
+    return os.access(path, os.R_OK | os.W_OK | (os.X_OK if path.is_dir() else 0))
 
 
 def _stranger(path: Path, status: os.stat_result) -> findings.Finding:
