@@ -5,10 +5,9 @@
  * is as good as the preload that came with it. Whatever goes wrong is remembered as text, which
  * cuGetErrorString gives to people, since the fence never writes to the program's streams. */
 #define _GNU_SOURCE
-#include "fence.h"
+#include "firsts.h"
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +26,7 @@ struct partage_region *fence_region;
 struct partage_seat *fence_seats[PARTAGE_CARDS];
 const uint32_t *fence_gate = &gate_shut;
 
-static pthread_mutex_t attaching = PTHREAD_MUTEX_INITIALIZER;
+static int attaching; /* see firsts.h */
 static char folder[PATH_BYTES];
 static struct stat region_file;
 static char reason[REASON_BYTES];
@@ -51,6 +50,16 @@ void fence_break(const char *what, const char *path)
     broken = open ? FENCE_OPEN : FENCE_CLOSED;
     if (__atomic_load_n(&fence_current, __ATOMIC_RELAXED) == FENCE_HELD)
         stand_broken();
+}
+
+/* Launches have to be looked at even without a limit on time, for now. */
+void fence_watch_launches(bool watch)
+{
+    if (__atomic_load_n(&fence_current, __ATOMIC_RELAXED) != FENCE_HELD)
+        return;
+    __atomic_store_n(&fence_gate, watch ? &gate_shut : &fence_limits->gate, __ATOMIC_RELEASE);
+    if (__atomic_load_n(&fence_current, __ATOMIC_RELAXED) != FENCE_HELD)
+        stand_broken(); /* it broke meanwhile */
 }
 
 /* The whole file, or NULL with the reason set. */
@@ -182,13 +191,13 @@ static void attach_seats(void)
 
 static void forked(void)
 {
-    pthread_mutex_init(&attaching, NULL);
     slots_forked();
     ledger_forget();
     pools_forked();
     contexts_forked();
     physical_forked();
     exports_forked();
+    libraries_forked();
     costs_forked();
     neighbours_forked();
 }
@@ -207,9 +216,9 @@ static bool attach_files(void)
 bool fence_attach_files(void)
 {
     struct calm calm = calm_begin();
-    pthread_mutex_lock(&attaching);
+    first_lock(&attaching);
     bool attached = attach_files();
-    pthread_mutex_unlock(&attaching);
+    first_unlock(&attaching);
     calm_end(calm);
     return attached;
 }
@@ -219,14 +228,14 @@ int fence_attach(void)
     if (!driver_load(NULL))
         return FENCE_NO_DRIVER; /* not remembered: it may be opened later */
     struct calm calm = calm_begin();
-    pthread_mutex_lock(&attaching);
+    first_lock(&attaching);
     if (fence_current == FENCE_UNKNOWN && attach_files()) {
         __atomic_store_n(&fence_gate, &fence_limits->gate, __ATOMIC_RELEASE);
         __atomic_store_n(&fence_current, FENCE_HELD, __ATOMIC_RELEASE);
     } else if (fence_current == FENCE_UNKNOWN) {
         stand_broken();
     }
-    pthread_mutex_unlock(&attaching);
+    first_unlock(&attaching);
     calm_end(calm);
     return fence_current;
 }

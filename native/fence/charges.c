@@ -79,6 +79,7 @@ CUresult charge_end(struct charge *charge, CUresult result, enum ledger_kind kin
         quota_give_of(charge->owner, stale.card, stale.bytes); /* the key is new, so that has ended unseen */
     if (unlikely(charge->owner != slot_owner()))
         quota_add(entry.card, entry.bytes); /* all was counted again before this was written down */
+    quota_taken(entry.card);
     return result;
 }
 

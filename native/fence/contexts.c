@@ -189,6 +189,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
     } else if (charge.counted) {
         charge.place.context = *context;
         primary[device] = charge;
+        quota_taken(charge.place.card);
     }
     pthread_mutex_unlock(&contexts_lock);
     return result;

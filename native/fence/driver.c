@@ -1,9 +1,8 @@
 /* Which functions the real driver has, and which of ours stands for which of them. */
 #define _GNU_SOURCE
 #include "driver.h"
-#include "fence.h"
+#include "firsts.h"
 #include <dlfcn.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -51,7 +50,7 @@ static const struct {
 void *driver_real[SYMBOLS];
 
 static const struct hook *by_pointer[CUDA_ONLY]; /* sorted by the driver's address */
-static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
+static int loading; /* see firsts.h */
 static bool cuda_loaded, nvml_loaded;
 
 static CUresult cuda_missing(void) { return CUDA_ERROR_NOT_FOUND; }
@@ -96,7 +95,7 @@ bool driver_load(const char *path)
     void *handle;
     if (__atomic_load_n(&cuda_loaded, __ATOMIC_ACQUIRE))
         return true;
-    pthread_mutex_lock(&loading);
+    first_lock(&loading);
     if (!cuda_loaded && (handle = opened(path, "libcuda.so.1"))) {
         for (size_t i = 0; i < sizeof cuda_symbols / sizeof *cuda_symbols; i++)
             driver_real[cuda_symbols[i].index] =
@@ -106,7 +105,7 @@ bool driver_load(const char *path)
         qsort(by_pointer, CUDA_ONLY, sizeof *by_pointer, order_pointer);
         __atomic_store_n(&cuda_loaded, true, __ATOMIC_RELEASE);
     }
-    pthread_mutex_unlock(&loading);
+    first_unlock(&loading);
     return cuda_loaded;
 }
 
@@ -115,14 +114,14 @@ bool nvml_load(const char *path)
     void *handle;
     if (__atomic_load_n(&nvml_loaded, __ATOMIC_ACQUIRE))
         return true;
-    pthread_mutex_lock(&loading);
+    first_lock(&loading);
     if (!nvml_loaded && (handle = opened(path, "libnvidia-ml.so.1"))) {
         for (size_t i = 0; i < sizeof nvml_symbols / sizeof *nvml_symbols; i++)
             driver_real[nvml_symbols[i].index] =
                 find(handle, nvml_symbols[i].name, (void *)nvml_missing);
         __atomic_store_n(&nvml_loaded, true, __ATOMIC_RELEASE);
     }
-    pthread_mutex_unlock(&loading);
+    first_unlock(&loading);
     return nvml_loaded;
 }
 

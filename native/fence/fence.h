@@ -7,7 +7,8 @@
  *   quota      bytes taken from and given back to the tenant's quota
  *   ledger     what this process has: pointer or handle -> bytes, card, context
  *   charges    one allocation: take, ask the driver, write down or give back
- *   contexts, memory, physical, sharing, arrays, code, graphs  the wrappers that use memory
+ *   contexts, memory, physical, sharing, arrays, graphs        the wrappers that use memory
+ *   code, libraries, images                                    those for code, and what it takes
  *   pools, pooled, pool_lives                                  those whose memory a pool keeps
  *   launches, pacing, costs, kinds, neighbours                 the wrappers that use time
  *   views, nvml                                                what the card looks like
@@ -48,6 +49,7 @@ int fence_open_region(void); /* a descriptor of the region file of one's own, or
 bool fence_is_region(int file);
 const char *fence_reason(void); /* why the fence is open or closed, for people */
 void fence_break(const char *what, const char *path);
+void fence_watch_launches(bool watch); /* while true, none of them passes the gate */
 
 /* FENCE_HELD, or what else to do. */
 static inline int fence_enter(void)
@@ -94,6 +96,7 @@ APART void slots_reap(void);
 void slots_forked(void); /* the child has no memory on any card and needs a slot of its own */
 
 bool quota_take(int card, uint64_t bytes); /* false: over the quota */
+void quota_taken(int card); /* and the driver gave it */
 void quota_give(int card, uint64_t bytes);
 /* For what leaves the ledger after `owner` was asked of slot_owner(): if all was counted again since,
  * it may not have been counted any more. */
@@ -112,7 +115,8 @@ enum ledger_kind {
     LEDGER_MIPMAP,
     LEDGER_CONTEXT,
     LEDGER_MODULE,
-    LEDGER_LIBRARY,
+    LEDGER_LIBRARY, /* card NOT_GRANTED: only known, see libraries.c */
+    LEDGER_KERNEL,  /* of such a library, `context` */
     LEDGER_PHYSICAL, /* by a number of ours; kept by `count` handles and mappings, or by what is
                         left of a pool that was destroyed */
     LEDGER_HANDLE,   /* of physical memory; `bytes` is its number */
@@ -141,6 +145,8 @@ bool ledger_remove(enum ledger_kind kind, uint64_t key, struct ledger_entry *ent
 bool ledger_count(enum ledger_kind kind, uint64_t key, int32_t more, struct ledger_entry *entry);
 /* Removes all that belongs to a context, and adds up what that was on each card. */
 void ledger_sweep(CUcontext context, uint64_t freed_bytes[PARTAGE_CARDS]);
+/* Removes all of that kind and context; returns how many. */
+unsigned ledger_remove_all(enum ledger_kind kind, CUcontext context);
 /* All that this process has on a card, but for pools and primary contexts. */
 uint64_t ledger_bytes(int card);
 /* Shows every entry of that kind and context; `each` may change all but kind and key. */
@@ -219,9 +225,12 @@ void pools_forked(void);
 uint64_t physical_add(int card, uint64_t bytes, uint32_t holders); /* returns its number */
 void physical_drop(uint64_t number, uint32_t holders); /* after the last, nothing is counted */
 uint64_t physical_hold(CUmemHandle handle); /* by something else; its number, 0: not counted */
+/* By all that is mapped in that range; returns how many numbers it has written, at most so many. */
+int physical_hold_mapped(CUdeviceptr address, uint64_t bytes, uint64_t *numbers, int most);
 void exports_refresh(void); /* which exported descriptors are closed? */
 void exports_forked(void);
 void contexts_forked(void);
+void libraries_forked(void);
 uint64_t contexts_bytes(int card); /* of primary contexts */
 uint64_t pools_bytes(int card);
 void physical_forked(void);
@@ -244,6 +253,8 @@ struct work {
     int sample; /* the measurement that runs around the launch, or -1 */
 };
 
+/* Before a launch that may be the first of its kernel; any result but success: do not launch. */
+CUresult library_launched(const struct work *work);
 /* Waits until the tenant's share allows it. Any result but success: do not launch. */
 CUresult pace_before(struct work *work);
 void pace_after(struct work *work, CUresult result);

@@ -61,6 +61,10 @@
     X(cuMemMapArrayAsync_ptsz, cuMemMapArrayAsync, 11010, 1)                                       \
     X(cuMulticastBindMem, cuMulticastBindMem, 12010, 0)                                            \
     X(cuMulticastBindMem_v2, cuMulticastBindMem, 13010, 0)                                         \
+    X(cuMulticastBindAddr, cuMulticastBindAddr, 12010, 0)                                          \
+    X(cuMulticastBindAddr_v2, cuMulticastBindAddr, 13010, 0)                                       \
+    X(cuLogicalEndpointBindMem, cuLogicalEndpointBindMem, 13030, 0)                                \
+    X(cuLogicalEndpointBindAddr, cuLogicalEndpointBindAddr, 13030, 0)                              \
     /* arrays */                                                                                   \
     X(cuArrayCreate, cuArrayCreate, 2000, 0)                                                       \
     X(cuArrayCreate_v2, cuArrayCreate, 3020, 0)                                                    \
@@ -82,6 +86,8 @@
     X(cuLibraryGetGlobal, cuLibraryGetGlobal, 12000, 0)                                            \
     X(cuLibraryGetManaged, cuLibraryGetManaged, 12000, 0)                                          \
     X(cuKernelGetFunction, cuKernelGetFunction, 12000, 0)                                          \
+    X(cuLibraryGetKernel, cuLibraryGetKernel, 12000, 0)                                            \
+    X(cuLibraryEnumerateKernels, cuLibraryEnumerateKernels, 12040, 0)                              \
     /* graphs */                                                                                   \
     X(cuGraphInstantiate, cuGraphInstantiate, 10000, 0)                                            \
     X(cuGraphInstantiate_v2, cuGraphInstantiate, 11000, 0)                                         \
@@ -155,6 +161,7 @@
     X(cuDeviceGetMemPool)                                                                          \
     X(cuMemGetAllocationPropertiesFromHandle)                                                      \
     X(cuKernelGetLibrary)                                                                          \
+    X(cuLibraryGetKernelCount)                                                                     \
     X(cuArrayGetMemoryRequirements)                                                                \
     X(cuMipmappedArrayGetMemoryRequirements)                                                       \
     X(cuGraphGetNodes)                                                                             \

@@ -189,6 +189,25 @@ void ledger_sweep(CUcontext context, uint64_t freed_bytes[PARTAGE_CARDS])
     }
 }
 
+unsigned ledger_remove_all(enum ledger_kind kind, CUcontext context)
+{
+    unsigned removed = 0;
+    for (struct shard *shard = shards; shard < shards + SHARDS; shard++) {
+        lock(shard);
+        for (uint32_t at = 0; at < shard->size;) {
+            const struct ledger_entry *entry = &shard->entries[at];
+            if (entry->kind != kind || entry->context != context) {
+                at++;
+                continue;
+            }
+            close_hole(shard, at); /* may move another one here: look again */
+            removed++;
+        }
+        unlock(shard);
+    }
+    return removed;
+}
+
 static bool counts_alone(const struct ledger_entry *entry)
 {
     return entry->kind == LEDGER_MEMORY || entry->kind == LEDGER_ARRAY ||

@@ -13,9 +13,11 @@ enum {
     MAKE_UP_NS = 50 * 1000 * 1000, /* or what one launch costs, if that is more */
     LONGEST_SLEEP_NS = 2 * 1000 * 1000, /* limits may change meanwhile */
     LONGEST_QUIET_NS = 40 * 1000 * 1000, /* to wait for neighbours, for the sake of measuring */
+    REST_TIMES = 5, /* as long as such a wait took, nobody waits so: there may be many kinds */
     LEAST_SHARE = PARTAGE_WHOLE / 1000,
 };
 static const uint64_t LARGEST_DEBT_NS = 20000000000u; /* of card time */
+static uint64_t rests_until_ns[PARTAGE_CARDS];
 
 static uint32_t read32(const uint32_t *word) { return __atomic_load_n(word, __ATOMIC_RELAXED); }
 
@@ -118,6 +120,7 @@ static uint64_t wait_for_quiet(int card)
         wait_until(done, now);
         now = now_ns();
     }
+    __atomic_store_n(&rests_until_ns[card], now + REST_TIMES * (now - came), __ATOMIC_RELAXED);
     return now - came;
 }
 
@@ -126,7 +129,8 @@ static uint64_t wait_for_turn(struct work *work)
 {
     int card = work->place.card;
     uint64_t came = now_ns(), now = came, at, quiet_ns = 0;
-    bool want_quiet = costs_want_quiet(work);
+    bool want_quiet = now >= __atomic_load_n(&rests_until_ns[card], __ATOMIC_RELAXED) &&
+                      costs_want_quiet(work);
     for (;;) {
         follow_share(card, now);
         if ((at = turn(card, now)) > now) {
@@ -185,6 +189,9 @@ CUresult pace_before(struct work *work)
     work->place.card = NOT_GRANTED;
     if (unlikely(state != FENCE_HELD))
         return state == FENCE_OPEN ? CUDA_SUCCESS : fence_refusal(state);
+    CUresult loaded = library_launched(work);
+    if (unlikely(loaded))
+        return loaded;
     if (!read32(&fence_limits->gate) || !counted(work)) {
         work->place.card = NOT_GRANTED;
         return CUDA_SUCCESS;

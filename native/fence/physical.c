@@ -51,6 +51,24 @@ uint64_t physical_hold(CUmemHandle handle)
     return known ? entry.bytes : 0;
 }
 
+int physical_hold_mapped(CUdeviceptr address, uint64_t bytes, uint64_t *numbers, int most)
+{
+    struct ledger_entry mapping;
+    int held = 0;
+    if (fence_enter() != FENCE_HELD)
+        return 0;
+    pthread_mutex_lock(&physical_lock);
+    CUdeviceptr end = address + bytes;
+    while (address < end && ledger_covering(LEDGER_MAPPING, address, &mapping)) {
+        keep(mapping.owner);
+        if (held < most)
+            numbers[held++] = mapping.owner;
+        address = mapping.key + mapping.bytes;
+    }
+    pthread_mutex_unlock(&physical_lock);
+    return held;
+}
+
 static void add_handle(uint64_t handle, uint64_t number)
 {
     struct ledger_entry entry = {.key = handle, .bytes = number, .kind = LEDGER_HANDLE, .count = 1};
@@ -82,6 +100,8 @@ CUresult cuMemCreate(CUmemHandle *handle, size_t bytes, const CUmemAllocationPro
     else
         add_handle(*handle, physical_add(place.card, charge.bytes, 1));
     pthread_mutex_unlock(&physical_lock);
+    if (!result)
+        quota_taken(place.card);
     return result;
 }
 
@@ -118,19 +138,24 @@ CUresult cuMemRelease(CUmemHandle handle)
 }
 
 /* Only imported memory can be mapped larger than it was counted. */
-static CUresult count_mapped(uint64_t number, uint64_t bytes)
+static CUresult begin_mapping(struct charge *more, uint64_t number, uint64_t bytes)
 {
     struct ledger_entry memory;
     if (!ledger_find(LEDGER_PHYSICAL, number, &memory) || memory.bytes >= bytes)
         return CUDA_SUCCESS;
-    struct charge more;
-    CUresult result =
-        charge_begin_on(&more, (struct place){.card = memory.card}, bytes - memory.bytes);
-    if (!result) {
-        memory.bytes += more.bytes;
-        ledger_add(&memory);
-    }
-    return result;
+    return charge_begin_on(more, (struct place){.card = memory.card}, bytes - memory.bytes);
+}
+
+static void end_mapping(struct charge *more, uint64_t number, CUresult result)
+{
+    struct ledger_entry memory;
+    if (result)
+        charge_drop(more);
+    if (!more->counted || !ledger_find(LEDGER_PHYSICAL, number, &memory))
+        return;
+    memory.bytes += more->bytes;
+    ledger_add(&memory);
+    quota_taken(memory.card);
 }
 
 CUresult cuMemMap(CUdeviceptr pointer, size_t bytes, size_t offset, CUmemHandle handle,
@@ -142,14 +167,17 @@ CUresult cuMemMap(CUdeviceptr pointer, size_t bytes, size_t offset, CUmemHandle 
         return fence_refusal(state);
     pthread_mutex_lock(&physical_lock);
     bool ours = state == FENCE_HELD && ledger_find(LEDGER_HANDLE, handle, &entry);
-    CUresult result = ours ? count_mapped(entry.bytes, round_up(offset, 1) + round_up(bytes, 1))
-                           : CUDA_SUCCESS;
-    if (!result)
+    uint64_t number = ours ? entry.bytes : 0;
+    struct charge more = {.counted = false};
+    CUresult result = begin_mapping(&more, number, round_up(offset, 1) + round_up(bytes, 1));
+    if (!result) {
         result = REAL(cuMemMap)(pointer, bytes, offset, handle, flags);
+        end_mapping(&more, number, result);
+    }
     if (!result && state == FENCE_HELD) { /* also of what is not counted: see cuMemUnmap */
         struct ledger_entry mapping = {.key = pointer,
                                        .bytes = bytes,
-                                       .owner = ours ? entry.bytes : 0,
+                                       .owner = number,
                                        .kind = LEDGER_MAPPING,
                                        .count = 1};
         ledger_add(&mapping);

@@ -42,6 +42,7 @@ bool pool_settle(struct pool *pool, uint64_t ahead)
     if (!fits)
         quota_add(pool->card, kept - counted); /* it has it all the same, and nobody else does */
     pool->counted_bytes = kept;
+    quota_taken(pool->card);
     return fits;
 }
 

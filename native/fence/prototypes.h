@@ -70,6 +70,11 @@ CU cuMemMapArrayAsync_ptsz(CUarrayMapInfo *, unsigned, CUstream);
 CU cuMulticastBindMem(CUmemHandle, size_t, CUmemHandle, size_t, size_t, unsigned long long);
 CU cuMulticastBindMem_v2(CUmemHandle, CUdevice, size_t, CUmemHandle, size_t, size_t,
                          unsigned long long);
+CU cuMulticastBindAddr(CUmemHandle, size_t, CUdeviceptr, size_t, unsigned long long);
+CU cuMulticastBindAddr_v2(CUmemHandle, CUdevice, size_t, CUdeviceptr, size_t, unsigned long long);
+CU cuLogicalEndpointBindMem(unsigned, CUdevice, uint64_t, CUmemHandle, uint64_t, uint64_t,
+                            unsigned long long);
+CU cuLogicalEndpointBindAddr(unsigned, CUdevice, uint64_t, void *, uint64_t, unsigned long long);
 CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *, CUmemHandle);
 
 CU cuArrayCreate(CUarray *, const CUDA_ARRAY_DESCRIPTOR_v1 *);
@@ -96,6 +101,9 @@ CU cuLibraryGetModule(CUmodule *, CUlibrary);
 CU cuLibraryGetGlobal(CUdeviceptr *, size_t *, CUlibrary, const char *);
 CU cuLibraryGetManaged(CUdeviceptr *, size_t *, CUlibrary, const char *);
 CU cuKernelGetFunction(CUfunction *, CUkernel);
+CU cuLibraryGetKernel(CUkernel *, CUlibrary, const char *);
+CU cuLibraryEnumerateKernels(CUkernel *, unsigned, CUlibrary);
+CUresult cuLibraryGetKernelCount(unsigned *, CUlibrary);
 CUresult cuKernelGetLibrary(CUlibrary *, CUkernel);
 
 CU cuGraphInstantiate(CUgraphExec *, CUgraph, CUgraphNode *, char *, size_t);

@@ -21,6 +21,7 @@ static __thread struct {
     int slot; /* which is not among the others */
     uint64_t additions;
     uint64_t others_bytes;
+    uint64_t total_bytes; /* when something was taken, if that is more than the peak; else 0 */
 } remembered[PARTAGE_CARDS];
 
 static uint64_t sum(const uint64_t *used, uint32_t begin, uint32_t end)
@@ -79,7 +80,8 @@ static bool fits(int card, int slot, uint64_t own_bytes)
     uint64_t total = own_bytes + remembered[card].others_bytes;
     if (unlikely(total > quota_limit(card)))
         return false;
-    note_peak(card, total);
+    bool higher = total > __atomic_load_n(&fence_region->card[card].peak_bytes, __ATOMIC_RELAXED);
+    remembered[card].total_bytes = higher ? total : 0;
     return true;
 }
 
@@ -121,6 +123,17 @@ APART static bool take_after_others(int card, uint64_t bytes)
         wait_a_little(attempt, slot);
     }
     return false;
+}
+
+/* A program that tries sizes until one fits has not had those that the driver refused; and a sum of
+ * now may count what somebody else is about to be refused. So the peak is not above either. */
+void quota_taken(int card)
+{
+    if (likely(card < 0 || !remembered[card].total_bytes))
+        return;
+    uint64_t now = sum_without(card, -1), then = remembered[card].total_bytes;
+    remembered[card].total_bytes = 0;
+    note_peak(card, now < then ? now : then);
 }
 
 bool quota_take(int card, uint64_t bytes)

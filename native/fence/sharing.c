@@ -89,28 +89,69 @@ CUresult cuMemExportToShareableHandle(void *shared, CUmemHandle handle, int type
 MAP_ARRAY(cuMemMapArrayAsync)
 MAP_ARRAY(cuMemMapArrayAsync_ptsz)
 
+/* Held before, since the handle may be released meanwhile. */
+#define BIND(memory, call)                                                                         \
+    if (!driver_load(NULL))                                                                        \
+        return CUDA_ERROR_NO_DEVICE;                                                               \
+    uint64_t number = physical_hold(memory);                                                       \
+    CUresult result = call;                                                                        \
+    if (result)                                                                                    \
+        physical_drop(number, 1);                                                                  \
+    return result
+
 CUresult cuMulticastBindMem(CUmemHandle group, size_t group_offset, CUmemHandle memory,
                             size_t offset, size_t bytes, unsigned long long flags)
 {
-    if (!driver_load(NULL))
-        return CUDA_ERROR_NO_DEVICE;
-    uint64_t number = physical_hold(memory);
-    CUresult result = REAL(cuMulticastBindMem)(group, group_offset, memory, offset, bytes, flags);
-    if (result)
-        physical_drop(number, 1);
-    return result;
+    BIND(memory, REAL(cuMulticastBindMem)(group, group_offset, memory, offset, bytes, flags));
 }
 
 CUresult cuMulticastBindMem_v2(CUmemHandle group, CUdevice device, size_t group_offset,
                                CUmemHandle memory, size_t offset, size_t bytes,
                                unsigned long long flags)
 {
-    if (!driver_load(NULL))
-        return CUDA_ERROR_NO_DEVICE;
-    uint64_t number = physical_hold(memory);
-    CUresult result =
-        REAL(cuMulticastBindMem_v2)(group, device, group_offset, memory, offset, bytes, flags);
-    if (result)
-        physical_drop(number, 1);
-    return result;
+    BIND(memory,
+         REAL(cuMulticastBindMem_v2)(group, device, group_offset, memory, offset, bytes, flags));
+}
+
+CUresult cuLogicalEndpointBindMem(unsigned endpoint, CUdevice device, uint64_t at,
+                                  CUmemHandle memory, uint64_t offset, uint64_t bytes,
+                                  unsigned long long flags)
+{
+    BIND(memory,
+         REAL(cuLogicalEndpointBindMem)(endpoint, device, at, memory, offset, bytes, flags));
+}
+
+/* By address: one call may bind what lies in several mappings side by side. Of more than these,
+ * what is left stays counted if the driver refuses. */
+enum { BOUND = 64 };
+
+#define BIND_ADDRESS(address, bytes, call)                                                         \
+    if (!driver_load(NULL))                                                                        \
+        return CUDA_ERROR_NO_DEVICE;                                                               \
+    uint64_t numbers[BOUND];                                                                       \
+    int held = physical_hold_mapped(address, bytes, numbers, BOUND);                               \
+    CUresult result = call;                                                                        \
+    while (result && held--)                                                                       \
+        physical_drop(numbers[held], 1);                                                           \
+    return result
+
+CUresult cuMulticastBindAddr(CUmemHandle group, size_t group_offset, CUdeviceptr address,
+                             size_t bytes, unsigned long long flags)
+{
+    BIND_ADDRESS(address, bytes,
+                 REAL(cuMulticastBindAddr)(group, group_offset, address, bytes, flags));
+}
+
+CUresult cuMulticastBindAddr_v2(CUmemHandle group, CUdevice device, size_t group_offset,
+                                CUdeviceptr address, size_t bytes, unsigned long long flags)
+{
+    BIND_ADDRESS(address, bytes,
+                 REAL(cuMulticastBindAddr_v2)(group, device, group_offset, address, bytes, flags));
+}
+
+CUresult cuLogicalEndpointBindAddr(unsigned endpoint, CUdevice device, uint64_t at, void *address,
+                                   uint64_t bytes, unsigned long long flags)
+{
+    BIND_ADDRESS((CUdeviceptr)address, bytes,
+                 REAL(cuLogicalEndpointBindAddr)(endpoint, device, at, address, bytes, flags));
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,16 @@ VARIABLES = {
     "after a carriage return": ".global .b8 a[4];\r.global .align 4 .b8 big[{}];",
     "as an expression": ".global .align 4 .b8 big[{}*1];",
     "pairs": ".global .align 8 .v2 .b32 big[{}];",
+}
+LOAD_FILES = (
+    "'cuModuleLoad', byref(c_uint64()), {!r}",
+    "'cuLibraryLoadFromFile', byref(c_uint64()), {!r}, 0, 0, 0, 0, 0, 0",
+)
+FILES = {
+    "not there": None,
+    "empty": b"",
+    "nonsense": b"nonsense",
+    "an ELF file that is cut off": b"\x7fELF" + b"\xff" * 80,
 }
 LOAD_LIBRARY = "lib = made('cuLibraryLoadData', {!r}.encode(), 0, 0, 0, 0, 0, 0)"
 
@@ -48,15 +59,68 @@ def test_variables_count_as_what_they_take(tenant: fenced.Tenant, process: fence
 def test_a_file_counts_as_what_it_takes(
     tenant: fenced.Tenant, process: fenced.Process, tmp_path: Path
 ) -> None:
-    """It is not looked into; what the card lost counts, and past the quota it is unloaded."""
+    """It is looked into as an image in memory is."""
     (tmp_path / "fits.ptx").write_text(image("bytes", 100 * MIB))
-    (tmp_path / "large.ptx").write_text(image("bytes", 2 * GIB))
     process(f"made('cuModuleLoad', {str(tmp_path / 'fits.ptx')!r}.encode())")
+    assert tenant.counted() == tenant.machine.truth()
+    assert tenant.counted()[process.pid] > fenced.CONTEXT_BYTES + 100 * MIB
+
+
+@pytest.mark.parametrize("load", LOAD_FILES)
+def test_at_no_moment_does_a_file_take_more_than_the_quota(
+    tenant: fenced.Tenant, process: fenced.Process, tmp_path: Path, load: str
+) -> None:
+    """It is refused before the driver has seen it."""
+    (tmp_path / "large.ptx").write_text(image("bytes", 2 * GIB))
+    path = str(tmp_path / "large.ptx").encode()
     before = tenant.counted()
-    assert before == tenant.machine.truth()
-    load = f"made('cuModuleLoad', {str(tmp_path / 'large.ptx')!r}.encode())"
-    assert process.code(load) == fenced.OUT_OF_MEMORY
+    process.tell(f"{{answer({load.format(path)}) for _ in range(5000)}} == {{2}}")
+    while not process.answers():
+        assert sum(tenant.machine.truth().values()) <= GIB + fenced.CONTEXT_BYTES
+    assert process.heard() is True
     assert tenant.counted() == before == tenant.machine.truth()
+
+
+def test_a_pipe_is_read_once_and_counts(
+    tenant: fenced.Tenant, process: fenced.Process, tmp_path: Path
+) -> None:
+    """It has no size that could be asked for."""
+    os.mkfifo(tmp_path / "pipe")
+    path = str(tmp_path / "pipe").encode()
+    for count, expected in ((2 * GIB, fenced.OUT_OF_MEMORY), (100 * MIB, 0)):
+        process.tell(f"answer('cuModuleLoad', byref(c_uint64()), {path!r})")
+        (tmp_path / "pipe").write_text(image("bytes", count))
+        assert process.heard() == expected
+    assert tenant.counted() == tenant.machine.truth()
+    assert tenant.counted()[process.pid] > fenced.CONTEXT_BYTES + 100 * MIB
+
+
+@pytest.mark.parametrize("load", LOAD_FILES)
+@pytest.mark.parametrize("content", FILES)
+def test_a_file_that_is_no_code_gets_the_drivers_answer(
+    machine: fenced.Machine, process: fenced.Process, tmp_path: Path, load: str, content: str
+) -> None:
+    """As without a fence: it is not there, empty, cut off, or nonsense."""
+    path = tmp_path / "file"
+    if FILES[content] is not None:
+        path.write_bytes(FILES[content])
+    unfenced = machine.start()
+    unfenced("context()")
+    line = f"answer({load.format(str(path).encode())})"
+    assert process(line) == unfenced(line) != 0
+
+
+def test_neighbours_memory_is_not_taken_for_code(machine: fenced.Machine) -> None:
+    """What a packed image takes is seen by what the card lost, whoever took it."""
+    tenant, beside = machine.tenant("loading"), machine.tenant("beside", memory_bytes=8 * GIB)
+    process, neighbour = tenant.started(), beside.started()
+    process("from ways_memory import code, fat_binary")
+    process("packed = fat_binary(code(4096))")
+    neighbour.tell("[free(alloc(3 * GIB)) for _ in range(20000)] and None")
+    process("loaded = [made('cuModuleLoadFatBinary', packed) for _ in range(2000)] and None")
+    neighbour.kill()
+    assert tenant.usage().refused == 0
+    assert tenant.counted()[process.pid] < fenced.CONTEXT_BYTES + 2000 * 8192
 
 
 def test_a_variable_that_fits_is_not_refused(
@@ -73,16 +137,20 @@ def test_a_variable_that_fits_is_not_refused(
         "made('cuLibraryGetModule', lib)",
         "call('cuLibraryGetGlobal', byref(c_uint64()), 0, lib, b'big')",
         "made('cuKernelGetFunction', made('cuLibraryGetKernel', lib, b'f'))",
+        "launched(made('cuLibraryGetKernel', lib, b'f'))",
+        "launched(made('cuLibraryEnumerateKernels', 1, lib))",
     ],
 )
 def test_a_library_counts_where_it_is_used_first(tenant: fenced.Tenant, use: str) -> None:
     """Loaded without a context it takes no memory yet, and then as much as its variables."""
     process = tenant.start()
     process("call('cuInit', 0)")
+    process("launched = lambda kernel: call('cuLaunchKernel', kernel, *[1] * 6, *[0] * 4)")
     process(LOAD_LIBRARY.format(image("bytes", 2 * GIB)))
     process("context(0)")
     before = tenant.counted()
-    assert process.code(f"[{use}] and None") == fenced.OUT_OF_MEMORY
+    for _ in range(2):
+        assert process.code(f"[{use}] and None") == fenced.OUT_OF_MEMORY
     assert tenant.counted() == before == tenant.machine.truth()
     process(LOAD_LIBRARY.format(image("bytes", 100 * MIB)))
     process(f"[{use}] and None")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from partage.fence import limits
 from tests.native import fenced
 from tests.native.fenced import CONTEXT_BYTES, MIB, OUT_OF_MEMORY
 
@@ -24,6 +25,16 @@ def test_a_free_that_is_captured_frees_nothing(
     process("answer('cuStreamEndCapture', s, byref(c_uint64()))")
     assert tenant.counted() == {process.pid: CONTEXT_BYTES + 500 * MIB} == tenant.machine.truth()
     assert process.code("alloc(500 * MIB)") == OUT_OF_MEMORY
+
+
+BINDINGS = (
+    "'cuMulticastBindMem', 1, 0, handle, 0, 2 * MIB",
+    "'cuMulticastBindMem_v2', 1, 0, 0, handle, 0, 2 * MIB",
+    "'cuMulticastBindAddr', 1, 0, at, 600 * MIB",
+    "'cuMulticastBindAddr_v2', 1, 0, 0, at, 600 * MIB",
+    "'cuLogicalEndpointBindMem', 1, 0, 0, handle, 0, 2 * MIB",
+    "'cuLogicalEndpointBindAddr', 1, 0, 0, at, 600 * MIB",
+)
 
 
 def test_a_descriptor_that_was_exported_keeps_the_memory(
@@ -46,7 +57,10 @@ def test_what_the_driver_does_not_export_or_bind_is_not_kept(
     """It is counted before the driver is asked, and no longer if that refuses."""
     process("handle = physical(600 * MIB)")
     assert process("answer('cuMemExportToShareableHandle', byref(c_int()), handle, 8, 0)") != 0
-    assert process("answer('cuMulticastBindMem', 1, 0, handle, 0, 2 * MIB, 0)") != 0
+    process("at = addresses(600 * MIB); call('cuMemMap', at, 600 * MIB, 0, handle, 0)")
+    for bind in BINDINGS:
+        assert process(f"answer({bind}, 0)") != 0
+    process("call('cuMemUnmap', at, 600 * MIB)")
     process("call('cuMemRelease', handle)")
     assert tenant.counted() == {process.pid: CONTEXT_BYTES} == tenant.machine.truth()
 
@@ -67,3 +81,13 @@ def test_a_thread_is_not_refused_what_fits_because_another_asks_for_too_much(
     ran = machine.run(greedy, "700", "64", "2000000", environment=tenant.environment)
     assert (ran.returncode, ran.stdout) == (0, "0\n"), ran.stderr
     assert tenant.usage().refused > 0
+
+
+def test_the_peak_is_what_was_had_not_what_was_tried(machine: fenced.Machine) -> None:
+    """A program that tries sizes until one fits never had those that the driver refused."""
+    tenant = machine.tenant("unlimited", memory_bytes=limits.NO_QUOTA)
+    process = tenant.started()
+    assert process.code("alloc(64 * GIB)") == OUT_OF_MEMORY
+    assert tenant.usage().peak_bytes == CONTEXT_BYTES
+    process("free(alloc(700 * MIB)); alloc(100 * MIB)")
+    assert tenant.usage().peak_bytes == CONTEXT_BYTES + 700 * MIB

@@ -22,6 +22,10 @@ FORMS = (
     "cuLaunchKernelEx_ptsz",
     "cuLaunchCooperativeKernel",
     "cuLaunchCooperativeKernel_ptsz",
+    "cuLaunchCooperativeKernelMultiDevice",
+    "cuLaunch",
+    "cuLaunchGrid",
+    "cuLaunchGridAsync",
 )
 
 

@@ -296,6 +296,8 @@ def test_memory_of_another_process_is_counted_where_it_is_mapped(
     other("handle = made('cuMemImportFromShareableHandle', shared, 1)")
     both = {process.pid: CONTEXT_BYTES + 200 * MIB, other.pid: CONTEXT_BYTES}
     assert tenant.counted() == both
+    assert other("answer('cuMemMap', 4096, 200 * MIB, 0, handle, 0)") != 0
+    assert tenant.counted() == both
     other("at = addresses(200 * MIB); call('cuMemMap', at, 200 * MIB, 0, handle, 0)")
     assert tenant.counted() == dict.fromkeys(both, CONTEXT_BYTES + 200 * MIB)
     process.kill()

@@ -9,6 +9,7 @@ from ctypes import byref, c_uint, c_uint64, c_void_p
 
 from tests.native.client import answer, call, made
 
+OLD_FORMS = ("cuLaunch", "cuLaunchGrid", "cuLaunchGridAsync")
 IMAGE = b""".version 8.0
 .target sm_80
 .address_size 64
@@ -30,6 +31,19 @@ class Config(ctypes.Structure):
     )
 
 
+class Part(ctypes.Structure):
+    """CUDA_LAUNCH_PARAMS."""
+
+    _fields_ = (
+        ("function", c_void_p),
+        ("grid", c_uint * 3),
+        ("block", c_uint * 3),
+        ("shared", c_uint),
+        ("stream", c_void_p),
+        ("arguments", c_void_p),
+    )
+
+
 @functools.cache
 def kernel() -> int:
     """A kernel that takes as long as its argument says."""
@@ -39,15 +53,34 @@ def kernel() -> int:
 
 def launch(micros: int, form: str = "cuLaunchKernel", blocks: int = 864, stream: int = 0) -> int:
     """One kernel, launched in one of the ways there are; the driver's answer."""
+    if form in OLD_FORMS:
+        return _launch_as_of_old(micros, form, blocks)
     argument = c_uint(micros)
     arguments = (c_void_p * 1)(ctypes.addressof(argument))
     sizes = (blocks, 1, 1, 128, 1, 1, 0)
     if form.startswith("cuLaunchKernelEx"):
         config = Config((c_uint * 3)(blocks, 1, 1), (c_uint * 3)(128, 1, 1), 0, stream, None, 0)
         return int(answer(form, byref(config), kernel(), arguments, None))
+    if form == "cuLaunchCooperativeKernelMultiDevice":
+        grid, block = (c_uint * 3)(blocks, 1, 1), (c_uint * 3)(128, 1, 1)
+        at = ctypes.addressof(arguments)
+        return int(answer(form, byref(Part(kernel(), grid, block, 0, own_stream(), at)), 1, 0))
     if form.startswith("cuLaunchCooperative"):
         return int(answer(form, kernel(), *sizes, stream, arguments))
     return int(answer(form, kernel(), *sizes, stream, arguments, None))
+
+
+@functools.cache
+def own_stream() -> int:
+    """For launches that do not go with the default stream."""
+    return int(made("cuStreamCreate", 1))
+
+
+def _launch_as_of_old(micros: int, form: str, blocks: int) -> int:
+    call("cuFuncSetBlockShape", kernel(), 128, 1, 1)
+    call("cuParamSeti", kernel(), 0, micros)
+    call("cuParamSetSize", kernel(), 4)
+    return int(answer(form, kernel(), *{"cuLaunch": ()}.get(form, (blocks, 1, 0))))
 
 
 def took(count: int, micros: int, form: str = "cuLaunchKernel", blocks: int = 864) -> float:

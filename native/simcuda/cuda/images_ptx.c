@@ -50,7 +50,8 @@ static uint32_t type_bytes(const char *type)
 struct declaration {
     const char *name;
     size_t name_bytes;
-    uint32_t align, element_bytes, count;
+    uint32_t align, element_bytes;
+    uint64_t count;
 };
 
 /* ".param .align 8 .b8 name[16]", up to a comma, a bracket or a semicolon. */
@@ -67,7 +68,7 @@ static struct declaration read_declaration(const char *text, const char *end)
             found.element_bytes = size ? size : found.element_bytes;
             text += 1 + name_bytes(text + 1);
         } else if (*text == '[') {
-            found.count = (uint32_t)strtoul(text + 1, (char **)&text, 10);
+            found.count *= strtoull(text + 1, (char **)&text, 10);
         } else if (bytes && !found.name) {
             found.name = text;
             found.name_bytes = bytes;
@@ -91,7 +92,7 @@ static void read_parameters(struct entry *entry, const char *text)
         if (!found.name || !align)
             return;
         offset = (offset + align - 1) / align * align;
-        struct parameter parameter = {offset, found.element_bytes * found.count};
+        struct parameter parameter = {offset, (uint32_t)(found.element_bytes * found.count)};
         entry_add_parameter(entry, index, parameter);
         offset += parameter.bytes;
     }
@@ -117,7 +118,7 @@ static void read_variables(struct image *image, const char *text, const char *sp
         struct declaration found = read_declaration(at + strlen(space), end);
         if (found.name && found.element_bytes)
             image_add_variable(image, found.name, found.name_bytes,
-                               (size_t)found.element_bytes * found.count);
+                               found.element_bytes * found.count);
     }
 }
 
