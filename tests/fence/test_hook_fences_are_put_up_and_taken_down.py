@@ -73,6 +73,14 @@ def test_a_change_is_read_back(fence: hook.Hook) -> None:
         fence.change(levels.Subject(name="other"), wanted)
 
 
+def test_what_to_do_on_failure_can_be_changed(fence: hook.Hook) -> None:
+    """Applied again, all limits are the new ones."""
+    fence.apply(JOB, making.share(1))
+    wanted = msgspec.structs.replace(making.share(1), on_failure=limits.OnFailure.OPEN)
+
+    assert fence.apply(JOB, wanted).limits == wanted
+
+
 def test_a_limit_that_is_not_what_was_set_is_an_error(
     fence: hook.Hook, root: roots.Root, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -28,7 +28,7 @@ _ON_FAILURE = {
 def new(asked: limits.Limits, seats: tuple[int, ...]) -> layout.Limits:
     """The content of a new tenant's limits file."""
     raw = files.blank(layout.Limits)
-    raw.cards, raw.on_failure = len(asked.cards), _ON_FAILURE[asked.on_failure]
+    raw.cards = len(asked.cards)
     for index, card in enumerate(asked.cards):
         raw.card[index].uuid[:] = card.raw_uuid
         raw.card[index].seat = seats[index]
@@ -38,6 +38,7 @@ def new(asked: limits.Limits, seats: tuple[int, ...]) -> layout.Limits:
 
 def store(raw: layout.Limits, asked: limits.Limits) -> None:
     """Change what the limits say while others read them; cards and seats stay."""
+    raw.on_failure = _ON_FAILURE[asked.on_failure]
     if asked.gated:
         raw.gate = 1
     for index, card in enumerate(asked.cards):
