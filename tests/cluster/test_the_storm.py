@@ -75,7 +75,7 @@ def test_no_card_is_ever_over_and_in_the_end_all_that_fits_is_bound(
     dialects = {making.grant(pod)["dialect"] for pod in bound}
     assert len(dialects) == len({"aliyun" if d == "gpushare" else d for d in _DIALECTS})
     assert storm.crashes > 3
-    assert storm.recreated > 20
+    assert storm.recreated > 5
 
 
 class _Storm:
