@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import pathlib
+import signal
 import subprocess
 import sys
 
 import click
 import pytest
 
-from partage.cli import main
+from partage.cli import commands
 from tests.sim.making import NODE_HEADER, POD_HEADER, cluster, workload, write
 
 EXAMPLES = pathlib.Path(__file__).parents[2] / "examples"
@@ -56,9 +58,46 @@ def test_a_mistyped_command_is_recognized(mistyped: str, says: str) -> None:
 
 def test_guessing_costs_those_who_type_well_nothing() -> None:
     """What is needed for it is not loaded before."""
-    program = "import sys; from partage.cli import main; sys.exit('difflib' in sys.modules)"
+    program = "import sys; from partage.cli import commands; sys.exit('difflib' in sys.modules)"
 
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_who_interrupts_before_a_command_begins_sees_no_traceback(tmp_path: pathlib.Path) -> None:
+    """It ends by the signal, as a shell expects; here while the first library is loaded."""
+    (tmp_path / "click.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+    command = [sys.executable, "-c", "from partage.cli.main import main; main()", "ps"]
+
+    result = subprocess.run(
+        command,
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+    assert (result.returncode, result.stdout, result.stderr) == (-signal.SIGINT, "", "")
+
+
+def test_who_ignores_interrupts_goes_on(tmp_path: pathlib.Path) -> None:
+    """What a shell starts in the background is not stopped by what is meant for others."""
+    (tmp_path / "sitecustomize.py").write_text("import signal\nsignal.signal(2, signal.SIG_IGN)\n")
+    script = "import signal; from partage.cli import main; main.main()"
+    spied = (
+        f"import atexit, signal; atexit.register(lambda: print(signal.getsignal(2).name)); {script}"
+    )
+
+    result = subprocess.run(
+        [sys.executable, "-c", spied, "fence", "levels"],
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+    assert result.stdout.splitlines()[-1] == "SIG_IGN", result.stderr
 
 
 @pytest.mark.parametrize("name", ["top", "demo", "inspect"])
@@ -360,7 +399,7 @@ def test_a_full_disk_and_a_reader_that_left_are_no_tracebacks() -> None:
 
 
 @pytest.mark.parametrize(
-    "command", [*main.commands.list_commands(click.Context(main.commands)), ""]
+    "command", [*commands.commands.list_commands(click.Context(commands.commands)), ""]
 )
 def test_help_has_room_in_80_columns(command: str) -> None:
     """Examples are not wrapped, so they have to be short."""
@@ -374,7 +413,7 @@ def _commands(name: str) -> list[list[str]]:
     """A command, and those in it."""
     if not name:
         return [[]]
-    found = main.commands.get_command(click.Context(main.commands), name)
+    found = commands.commands.get_command(click.Context(commands.commands), name)
     return [[name], *([name, each] for each in getattr(found, "commands", ()))]
 
 

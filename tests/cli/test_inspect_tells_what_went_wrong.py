@@ -174,7 +174,7 @@ async def test_a_wrong_flag(
 def test_nothing_slow_is_imported_before_it_is_needed() -> None:
     """Help and completion answer at once."""
     code = (
-        "import sys, partage.cli.main, partage.cli.kubectl_inspect_gpushare;"
+        "import sys, partage.cli.commands, partage.cli.kubectl_inspect_gpushare;"
         "sys.exit(bool({'aiohttp', 'rich', 'prometheus_client'} & set(sys.modules)))"
     )
 

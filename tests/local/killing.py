@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection, Iterator
 from types import FrameType
 from typing import Any
 
+from partage.cli import commands
 from partage.cli import main as partage
 from partage.local import running, sweeping
 from tests.local import sites
@@ -26,7 +27,7 @@ Run = Callable[..., int]
 
 _ROOT = pathlib.Path(__file__).parents[2]
 _NEVER = 0
-_LOADED = (running, sweeping)  # with these comes what the commands need
+_LOADED = (commands, running, sweeping)  # with these comes what the commands need
 
 
 @contextlib.contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pathlib
 import pwd
+import shutil
 import stat
 import threading
 
@@ -180,16 +181,55 @@ def test_a_folder_of_somebody_else_is_refused(tmp_path: pathlib.Path) -> None:
     ("path", "told"),
     [
         ("/proc/no-such-folder", "/proc/no-such-folder"),
+        ("/proc/1", "/proc/1/fence"),
         ("/dev/null", "/dev/null"),
         ("/dev/null/deeper", "/dev/null"),
     ],
 )
 def test_what_cannot_be_a_place_is_told(path: str, told: str) -> None:
-    """Which folder, why, and what to do."""
+    """Which folder, why, and that another one can be named."""
     with pytest.raises(errors.PartageError) as caught:
         places.opened(pathlib.Path(path))
-    assert told in str(caught.value)
-    assert caught.value.instead
+    assert told in caught.value.what
+    assert "PARTAGE_STATE" in caught.value.instead
+
+
+def test_a_folder_that_ones_own_mode_closes_is_told_with_its_remedy(
+    tmp_path: pathlib.Path,
+) -> None:
+    """It is his, so nobody else has to be asked."""
+    users.need_root()
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(0o755)
+    user = users.User(tmp_path, 64018)
+    user.folder.mkdir()
+    os.chown(user.folder, 64018, 64018)
+    user.folder.chmod(0o500)
+    try:
+        done = user.partage("run", "--memory", "1GiB", "--", "true")
+        assert done.returncode == 1
+        assert f"`chmod u+rwx {user.folder}`, or name another folder in PARTAGE" in done.stderr
+    finally:
+        user.end()
+
+
+def test_fences_that_are_missing_are_made_anew(site: sites.Site) -> None:
+    """By whom the place belongs to; the doctor knows."""
+    assert site.partage("ps").returncode == 0
+    shutil.rmtree(site.folder / "fence")
+    assert (
+        f"{site.folder}/fence is missing; the next `partage run`" in site.partage("doctor").stdout
+    )
+    done = site.partage("run", "--memory", "1GiB", "--", "echo", "ran")
+    assert done.stdout == "ran\n", done.stderr
+
+
+def test_fences_of_others_that_are_missing_are_told(tmp_path: pathlib.Path) -> None:
+    """A member who made them would own them."""
+    made = places.set_up(tmp_path / "local", os.getgid(), lambda _place: None)
+    shutil.rmtree(made.fence)
+    with pytest.raises(errors.LedgerError, match="fence is missing; `sudo partage setup` makes it"):
+        places.opened(made.path)
 
 
 def test_the_file_system_is_that_of_the_nearest_mount(tmp_path: pathlib.Path) -> None:

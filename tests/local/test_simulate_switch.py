@@ -162,6 +162,25 @@ def test_without_driver_and_switch_both_ways_out_are_named(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["run", "--memory", "4", "--", "true"],
+        ["run", "--limits", "aliyun.com/gpu-mem=x", "--", "true"],
+        ["fit", "--memory", "4"],
+        ["setup", "--user", "nosuch-user"],
+    ],
+)
+def test_a_mistake_is_found_before_anything_is_made(
+    tmp_path: pathlib.Path, command: list[str]
+) -> None:
+    """One line tells it, and the home is as it was."""
+    done = _partage("--simulate", "2x16GiB", *command, home=tmp_path)
+    assert done.returncode == (2 if os.geteuid() == 0 or command[0] != "setup" else 1)
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_every_table_says_simulated(site: Site) -> None:
     """Nobody can take what is printed for a real machine."""
     site.holding("--memory", "1GiB", "--name", "train")

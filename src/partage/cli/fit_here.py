@@ -12,6 +12,7 @@ from partage.local import prospects, requests, sessions
 
 def answer(wishes: requests.Wishes, output: str) -> bool:
     """Print what would become of it; whether it would start now."""
+    requests.check(wishes)
     with sessions.opened(os.environ) as here:
         found = prospects.prospect(here, wishes)
     if output == "json":

@@ -88,6 +88,10 @@ def leases(around: findings.Around) -> Iterator[findings.Finding]:
     """What programs left that have ended, or that were cut off by a reboot; it takes no card."""
     if around.place is None:
         return
+    if not (around.place.fence / "seats").is_dir():
+        remedy = _SETUP if around.place.shared else "the next `partage run` makes it anew"
+        yield findings.note("leases", f"{around.place.fence} is missing", remedy)
+        return
     left = collections.Counter(_owners(around.place, around.swept.ended))
     mine = left.pop(os.geteuid(), 0)
     if left and os.geteuid() != 0:

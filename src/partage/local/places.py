@@ -21,6 +21,7 @@ import contextlib
 import errno
 import os
 import re
+import shlex
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -40,17 +41,8 @@ _LONGEST = 480  # bytes of a path, of the 512 that SQLite takes for its files
 _MOUNTS = Path("/proc/self/mountinfo")
 _OCTAL = rb"\\([0-3][0-7]{2})"  # how blanks, and a few others, are written there
 _NETWORK = (
-    "nfs",
-    "cifs",
-    "smb",
-    "fuse",
-    "9p",
-    "lustre",
-    "gpfs",
-    "ceph",
-    "afs",
-    "beegfs",
-    "glusterfs",
+    *("nfs", "cifs", "smb", "fuse", "9p", "lustre"),
+    *("gpfs", "ceph", "afs", "beegfs", "glusterfs"),
 )
 
 
@@ -109,9 +101,11 @@ def own(environ: Mapping[str, str]) -> Path:
 def opened(path: Path) -> Place:
     """The place at a path: as somebody set it up, or made here for this user alone."""
     found = there(path)
-    if found is not None:
+    if found is not None and (found.fence / "seats").is_dir():
         return found
     with _explained(path):
+        if found is not None:
+            _check_owner(found)
         _check_kernel(path)
         path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         real = path.resolve()
@@ -240,11 +234,26 @@ def _make(path: Path, *, mode: int, gid: int, reach: roots.Reach) -> Place:
     """The leases come last: what has them is complete."""
     with contextlib.suppress(FileExistsError):
         path.mkdir(mode=0o700)
-    roots.prepare(path / "fence", reach=reach, gid=None if gid < 0 else gid)
+    _prepare(path / "fence", reach, None if gid < 0 else gid)
     with contextlib.suppress(FileExistsError):
         (path / "leases").mkdir(mode=0o700)
     _settle(path / "leases", mode, gid)
     return _place(path)
+
+
+def _prepare(path: Path, reach: roots.Reach, gid: int | None) -> None:
+    """The fences' root; what the disk has against it is told of the place as a whole."""
+    try:
+        roots.prepare(path, reach=reach, gid=gid)
+    except errors.FenceError as error:
+        raise error.__cause__ if isinstance(error.__cause__, OSError) else error from None
+
+
+def _check_owner(place: Place) -> None:
+    """Of a place without its fences: they are its owner's to make anew."""
+    if place.shared or place.path.stat().st_uid != os.geteuid():
+        who = "`sudo partage setup`" if place.shared else "its owner's next `partage run`"
+        raise errors.LedgerError(f"{place.fence} is missing", instead=f"{who} makes it anew")
 
 
 def _settle(path: Path, mode: int, gid: int) -> None:
@@ -270,10 +279,16 @@ def _check_kernel(path: Path) -> None:
 
 _REMEDIES = {
     errno.EACCES: f"name a folder of yours in {VARIABLE}, or ask for `sudo partage setup`",
-    errno.ENOTDIR: f"name a folder in {VARIABLE}, not a file",
+    **dict.fromkeys((errno.ENOTDIR, errno.EEXIST), f"name a folder in {VARIABLE}, not a file"),
     errno.EROFS: f"mount its disk writable, or name another folder in {VARIABLE}",
     errno.ENOSPC: "make room on its disk",
 }
+
+
+def _remedy(path: Path, error: OSError) -> str:
+    if error.errno == errno.EACCES and path.is_dir() and path.stat().st_uid == os.geteuid():
+        return f"`chmod u+rwx {shlex.quote(str(path))}`, or name another folder in {VARIABLE}"
+    return _REMEDIES.get(error.errno or 0, f"name another folder in {VARIABLE}")
 
 
 @contextlib.contextmanager
@@ -283,5 +298,5 @@ def _explained(path: Path) -> Iterator[None]:
     except OSError as error:
         raise errors.LedgerError(
             f"{error.filename or path} cannot be used ({error.strerror})",
-            instead=_REMEDIES.get(error.errno or 0, f"name another folder in {VARIABLE}"),
+            instead=_remedy(path, error),
         ) from error

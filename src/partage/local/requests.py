@@ -38,6 +38,11 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
     limits: tuple[str, ...] = ()
 
 
+def check(wishes: Wishes) -> None:
+    """Refuse what cannot be used whatever cards there are, before anything is made or opened."""
+    demand(msgspec.structs.replace(wishes, chosen=()), ())
+
+
 def demand(wishes: Wishes, known: Sequence[cards.Card]) -> demands.PodDemand:
     """What is asked for; indexes are those of the cards that are known."""
     if wishes.limits:

@@ -62,6 +62,7 @@ def run(wanted: Run, note: Callable[[str], None], telling: Callable[[], Telling]
             f"this is already a program with a share ({os.environ.get('PARTAGE_NAME', '')})",
             instead="start the program as it is, or leave that share first",
         )
+    requests.check(wanted.wishes)
     program = starting.check(wanted.command[0], os.environ.get("PATH"))
     fence = fencing.choose(program, wanted.fence)
     if fence.hindrance:

@@ -48,6 +48,8 @@ def looking(environ: Mapping[str, str]) -> Iterator[tuple[places.Place, nvml.Nvm
 @contextlib.contextmanager
 def driver() -> Iterator[nvml.Nvml]:
     """The driver, or both ways out where there is none."""
+    if simulating.on():
+        simulating.furnish(os.environ)
     with contextlib.ExitStack() as stack:
         try:
             found = stack.enter_context(nvml.Nvml())

@@ -12,6 +12,7 @@ import contextlib
 import ctypes
 import os
 import re
+import shlex
 from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 
@@ -32,6 +33,20 @@ _CARD_BYTES = 1 << 18  # more than it takes for a card
 
 def switch(cards: str, environ: MutableMapping[str, str]) -> None:
     """Let this process and its children meet simulated cards."""
+    turn(cards, environ)
+    furnish(environ)
+
+
+def furnish(environ: Mapping[str, str]) -> None:
+    """Make the folder of simulated cards, if it is the ledger's; who needs it tells of trouble."""
+    with contextlib.suppress(OSError, errors.LedgerError):
+        place = places.where(environ)
+        if environ.get(_STATE) == str(place / "machine"):
+            place.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+def turn(cards: str, environ: MutableMapping[str, str]) -> None:
+    """The switch alone: nothing is made on a disk."""
     if not 1 <= _count(cards) <= _MOST_CARDS:
         raise errors.InputError(
             f"--simulate: {cards[:80]!r} are no cards",
@@ -43,10 +58,8 @@ def switch(cards: str, environ: MutableMapping[str, str]) -> None:
         environ.pop(_STATE, None)  # of another simulated machine, around this one
     environ["SIMCUDA_CARDS"] = cards
     if not environ.get(_STATE):
-        with contextlib.suppress(OSError, errors.LedgerError):  # who needs it says what is wrong
-            place = places.where(environ)
-            environ[_STATE] = str(place / "machine")
-            place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with contextlib.suppress(OSError, errors.LedgerError):
+            environ[_STATE] = str(places.where(environ) / "machine")
     others = [p for p in environ.get("LD_LIBRARY_PATH", "").split(":") if p and p != str(folder)]
     environ["LD_LIBRARY_PATH"] = ":".join([str(folder), *others])
     _load(folder / "libnvidia-ml.so.1")
@@ -61,7 +74,7 @@ def check(path: Path, environ: Mapping[str, str]) -> None:
         marked = _marked(path)  # whoever was first marks it before he uses it, perhaps just now
     if marked == (now or None):
         return
-    instead = f"set {VARIABLE}={marked}" if marked else "go on without simulated cards"
+    instead = f"set {VARIABLE}={shlex.quote(marked)}" if marked else "go on without simulated cards"
     raise errors.LedgerError(
         f"the ledger {path} is of {_named(marked)}, not of {_named(now)}",
         instead=f"{instead}, or name another folder in {places.VARIABLE}",
