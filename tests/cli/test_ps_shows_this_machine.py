@@ -188,7 +188,7 @@ def test_nobody_there(capsys: pytest.CaptureFixture[str]) -> None:
 
     printed = capsys.readouterr()
     assert printed.out.count("Tesla T4") == 2
-    assert printed.err == "Nothing runs under Partage here, and nobody waits.\n"
+    assert printed.err == "\nNothing runs under Partage here, and nobody waits.\n"
     assert (machine.taken, machine.waited_s) == (1, 0)
 
 
@@ -332,7 +332,7 @@ async def test_the_command_in_a_pipe(tmp_path: pathlib.Path) -> None:
     assert [line.split()[:4] for line in cards.splitlines()[1:]] == [
         [index, "Simulated", "GPU", "healthy"] for index in ("0", "1")
     ]
-    assert result.err == "Nothing runs under Partage here, and nobody waits.\n"
+    assert result.err == "\nNothing runs under Partage here, and nobody waits.\n"
 
 
 def test_a_bar_is_as_full_as_the_card() -> None:

@@ -39,6 +39,27 @@ def test_larger_than_the_cards_of_the_accepted_model_is_never() -> None:
     assert (why.code, why.never, why.node) == (Code.CARD_TOO_SMALL, True, "n0")
 
 
+def test_a_larger_card_that_does_not_qualify_is_not_forgotten() -> None:
+    """The largest card is told as that of those which may be had."""
+    why = _why(fleet_of(node("n0", 16 * GIB, 24 * GIB)), pod(share(20 * GIB, uuids=("n0/0",))))
+
+    assert why.text == (
+        "container c0 asks for 20480 MiB on one card; "
+        "the largest card of node n0 that qualifies has 16384 MiB"
+    )
+
+
+@pytest.mark.parametrize(
+    ("pattern", "says"),
+    [("*a100*", "a100"), ("a100*", "a100*"), ("*a?00*", "*a?00*")],
+)
+def test_a_part_of_a_models_name_is_told_without_its_stars(pattern: str, says: str) -> None:
+    """Nobody wrote them; patterns that somebody wrote are told as they are."""
+    why = _why(fleet_of(node("n0", GIB, model="T4")), pod(share(1, models=(pattern,))))
+
+    assert why.text == f"container c0 wants model {says}; node n0 has T4"
+
+
 def test_no_memory_for_who_asks_for_none_is_told_as_that() -> None:
     """He did not ask for one MiB, and may come when there is some."""
     world = fleet_of(node("n0", GIB))

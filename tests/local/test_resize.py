@@ -187,6 +187,7 @@ def test_what_cannot_be_resized_is_said(site: Site) -> None:
     sites.eventually(lambda: site.names("waiting") == ["late"])
     for arguments, text in (
         (["nobody", "--memory", "1GiB"], "there is no program nobody; there is alone, train"),
+        (["", "--memory", "1GiB"], "there is no program ''; there is alone, train"),
         (["alone", "--memory", "1GiB"], "alone has its cards for itself"),
         (["late", "--memory", "1GiB"], "late waits in the queue"),
         (["train"], "nothing to change; add --memory or --compute"),

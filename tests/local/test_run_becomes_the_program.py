@@ -316,6 +316,7 @@ def test_a_program_that_is_not_there_is_127(site: Site) -> None:
     assert done.returncode == 127
     assert "there is no program no-such-program-anywhere" in done.stderr
     assert not (site.folder / "ledger.db").exists()
+    assert "there is no program ''; check" in site.partage("run", *SHARE, "--", "").stderr
 
 
 def test_a_file_that_is_no_program_is_126(site: Site, tmp_path: pathlib.Path) -> None:
@@ -326,6 +327,16 @@ def test_a_file_that_is_no_program_is_126(site: Site, tmp_path: pathlib.Path) ->
     assert done.returncode == 126
     assert f"chmod +x {plain}" in done.stderr
     assert not (site.folder / "ledger.db").exists()
+    done = site.partage("run", *SHARE, "--", tmp_path)
+    assert done.returncode == 126
+    assert f"{tmp_path} is a folder; name a program" in done.stderr
+
+
+def test_an_empty_name_is_refused(site: Site) -> None:
+    """Who writes it, from a variable that is not set say, wanted another."""
+    done = site.partage("run", *SHARE, "--name", "", "--", "true")
+    assert done.returncode == 2
+    assert "'' is no name; write up to 63 letters" in done.stderr
 
 
 def test_a_program_whose_interpreter_is_missing_is_126(site: Site, tmp_path: pathlib.Path) -> None:

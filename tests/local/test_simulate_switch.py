@@ -184,7 +184,8 @@ def test_a_mistake_is_found_before_anything_is_made(
 def test_every_table_says_simulated(site: Site) -> None:
     """Nobody can take what is printed for a real machine."""
     site.holding("--memory", "1GiB", "--name", "train")
-    for command in (["ps"], ["ps", "-o", "wide"], ["fit", "--memory", "1GiB"]):
+    asked = (["ps"], ["ps", "-o", "wide"], ["fit", "--memory", "1GiB"])
+    for command in (*asked, ["fence", "show"], ["fence", "levels"]):
         done = site.partage(*command)
         assert re.search(r"\(simulated\)", done.stdout), command
     for command in (["ps", "-o", "json"], ["fit", "--memory", "1GiB", "-o", "json"]):
@@ -242,4 +243,12 @@ def test_a_ledger_is_of_simulated_cards_or_of_real_ones(tmp_path: pathlib.Path) 
     assert other.returncode == real.returncode == 1
     assert "is of simulated cards (2x16GiB), not of simulated cards (1x24GiB)" in other.stderr
     assert "is of simulated cards (2x16GiB), not of real cards" in real.stderr
-    assert "set PARTAGE_SIMULATE=2x16GiB" in real.stderr
+    assert "set PARTAGE_SIMULATE=2x16GiB," in real.stderr
+
+
+def test_cards_with_a_blank_are_told_as_a_shell_takes_them(tmp_path: pathlib.Path) -> None:
+    """What is to be set can be copied."""
+    assert _partage("--simulate", "8GiB:Tesla T4", "ps", home=tmp_path).returncode == 0
+    state = tmp_path / ".local/state/partage/simulated-8GiB_Tesla_T4"
+    done = _partage("ps", home=tmp_path, PARTAGE_SIMULATE="8GiB", PARTAGE_STATE=str(state))
+    assert "set PARTAGE_SIMULATE='8GiB:Tesla T4', or" in done.stderr

@@ -12,7 +12,7 @@ from partage.cli import fence_tables
 from partage.core import amounts, errors
 from partage.core.quantities import MIB
 from partage.fence import levels, limits, probing, roots, tenants, usage
-from partage.local import places
+from partage.local import places, simulating
 
 _LEVELS = """\b
 Examples:
@@ -59,6 +59,8 @@ def levels_command(*, output: str) -> None:
     if output == "json":
         click.echo(_json([_described(probe) for probe in found]))
         return
+    if simulating.on():
+        click.echo("this machine (simulated)\n")
     header, *lines = fence_tables.levels(found).splitlines()
     colour = False if os.environ.get("NO_COLOR") else None  # None: on a terminal only
     click.secho(header, bold=True, color=colour)
@@ -89,7 +91,7 @@ def show(*, output: str, root: Path | None, tenant: str) -> None:
     if output == "json":
         click.echo(_json({"tenants": read, "problems": unreadable}))
     elif found:
-        click.echo(fence_tables.usage(read, unreadable))
+        click.echo(_headed(place) + fence_tables.usage(read, unreadable))
     else:
         click.echo(f"No tenants under {place.path}.", err=True)
 
@@ -127,12 +129,20 @@ def set_command(
     )
     if wanted == limits.Change():
         raise errors.InputError("nothing to change", instead="add --memory, --compute or --pause")
-    changed = tenants.change(roots.find(root), tenant, wanted, uuid=card)
-    click.echo(fence_tables.limits(changed))
+    place = roots.find(root)
+    changed = tenants.change(place, tenant, wanted, uuid=card)
+    click.echo(_headed(place) + fence_tables.limits(changed))
+
+
+def _headed(root: roots.Root) -> str:
+    """A line above a table of tenants on simulated cards: nobody is to take them for real ones."""
+    return f"{root.path} (simulated)\n\n" if simulating.of(root.path.parent) else ""
 
 
 def _here() -> roots.Root:
-    """The machine's tenants; where there are none, those of `partage run`."""
+    """The machine's tenants; those of `partage run` if there are none, or cards are simulated."""
+    if simulating.on() and (local := places.there(places.where(os.environ))):
+        return roots.find(local.fence)
     try:
         return roots.find(roots.DEFAULT)
     except errors.FenceError:

@@ -69,7 +69,7 @@ def _programs(
     metavar="LEVEL",
     help="The weakest fence that will do, usually hook; refuse to run behind less.",
 )
-@click.option("--name", default="", metavar="NAME", help="What others see; python-17, say.")
+@click.option("--name", metavar="NAME", help="What others see; python-17, say.")
 @click.option(
     "--priority",
     type=click.IntRange(-entries.MOST_PRIORITY, entries.MOST_PRIORITY),
@@ -85,7 +85,7 @@ def run(
     *,
     wishes: requests.Wishes,
     fence: str,
-    name: str,
+    name: str | None,
     priority: int,
     no_wait: bool,
     wait_s: float | None,
@@ -97,14 +97,14 @@ def run(
     code, its signals and its terminal are its own. The share is given back when its last process
     has ended.
     """
-    if name:
+    if name is not None:
         entries.check_name(name)
     if no_wait and wait_s:
         raise errors.InputError("--no-wait and --wait", instead="write one of them")
     wanted = running.Run(
         command=command,
         wishes=wishes,
-        name=name,
+        name=name or "",
         priority=priority,
         fence=levels.Level(fence),
         wait_s=0.0 if no_wait else wait_s,

@@ -134,10 +134,18 @@ def _not_accepted(bare: NodeState, container: demands.ContainerDemand) -> Refusa
     if any(plans.model_accepted(demand, room.card.model) for room in bare.rooms):
         text = f"{_who(container)} names cards that node {name} does not have"
         return refusal(Code.NO_SUCH_CARD, name, text)
-    wanted = " or ".join(demand.models) or "any but " + ", ".join(demand.not_models)
+    wanted = " or ".join(map(_named, demand.models))
+    wanted = wanted or "any but " + ", ".join(map(_named, demand.not_models))
     has = ", ".join(sorted({room.card.model or "unknown" for room in bare.rooms}))
     text = f"{_who(container)} wants model {wanted}; node {name} has {has}"
     return refusal(Code.NO_SUCH_MODEL, name, text)
+
+
+def _named(pattern: str) -> str:
+    """A pattern as people write it: a part of the name goes without its stars."""
+    part = pattern.removeprefix("*").removesuffix("*")
+    whole = pattern != f"*{part}*" or any(sign in part for sign in "*?[")
+    return pattern if whole or not part else part
 
 
 def _too_large(bare: NodeState, asking: _Asking) -> Refusal | None:
@@ -153,7 +161,10 @@ def _too_large(bare: NodeState, asking: _Asking) -> Refusal | None:
     largest = max((r for r in accepted if r not in big), key=lambda room: room.memory_mib)
     asked = part.memory_mib(largest.memory_mib)
     short = _shortage(asking, largest, Code.MEMORY, asked, largest.memory_mib)
-    where = f"the largest card of node {name} has" if not big else f"only {len(big)} of {name} have"
+    those = "" if len(accepted) == len(bare.rooms) else " that qualifies"
+    where = (
+        f"only {len(big)} of {name} have" if big else f"the largest card of node {name}{those} has"
+    )
     text = f"{who} asks for {asked} MiB on {_cards(part)}; {where}"
     text += f" {largest.memory_mib} MiB" if not big else " that much"
     return refusal(Code.CARD_TOO_SMALL, name, text, (short,))

@@ -69,7 +69,9 @@ def _resizable(
     entry = next((each for each in living if each.name == name), None)
     if entry is None:
         there = ", ".join(each.name for each in living if each.grant) or "nobody"
-        raise errors.InputError(f"there is no program {name}", instead=f"there is {there}")
+        raise errors.InputError(
+            f"there is no program {name or repr(name)}", instead=f"there is {there}"
+        )
     if not sweeping.mine(entry):
         raise errors.InputError(
             f"{name} is {places.user_name(entry.uid)}'s",

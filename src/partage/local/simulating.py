@@ -118,6 +118,11 @@ def on(environ: Mapping[str, str] = os.environ) -> bool:
     return bool(environ.get(VARIABLE))
 
 
+def of(path: Path) -> bool:
+    """Whether a place is of simulated cards, as its mark says."""
+    return _marked(path) is not None
+
+
 def _used(path: Path) -> bool:
     """Whether somebody has used a ledger for real, or it was made for many."""
     place = places.there(path)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import shutil
 import signal
 from collections.abc import Mapping, Sequence
@@ -37,14 +38,20 @@ def check(program: str, path: str | None) -> str:
     found = shutil.which(program, path=path)
     if found:
         return found
+    if "/" in program and Path(program).is_dir():
+        raise CannotStart(
+            f"{program} is a folder", instead="name a program", exit_code=NOT_EXECUTABLE
+        )
     if "/" in program and Path(program).exists():
         raise CannotStart(
             f"{program} cannot be executed",
-            instead=f"is it a program? `chmod +x {program}`, or name its interpreter",
+            instead=f"is it a program? `chmod +x {shlex.quote(program)}`, or name its interpreter",
             exit_code=NOT_EXECUTABLE,
         )
     raise CannotStart(
-        f"there is no program {program}", instead="check its name", exit_code=NOT_FOUND
+        f"there is no program {program or repr(program)}",
+        instead="check its name",
+        exit_code=NOT_FOUND,
     )
 
 

@@ -21,7 +21,8 @@ def show(look: looks.Look, output: str, form: pages.Form = pages.Form.USUAL) -> 
     elif written := drawing.plain(page):
         click.echo(drawing.Pen(sys.stdout.encoding).shown(written))
     if page.nothing:
-        click.echo(page.nothing, err=True)
+        above = page.about or page.blocks
+        click.echo(f"\n{page.nothing}" if above else page.nothing, err=True)
 
 
 def _draw(page: pages.Page) -> None:
