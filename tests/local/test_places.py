@@ -13,7 +13,7 @@ import pytest
 
 from partage.core import errors
 from partage.fence import roots
-from partage.local import places
+from partage.local import places, running
 from tests.local import sites, users
 
 NOWHERE = pathlib.Path("/nonexistent/partage")
@@ -329,3 +329,12 @@ def test_users_and_groups_without_a_name_are_numbers() -> None:
     assert places.user_name(0) == "root"
     assert places.user_name(3_999_999_999) == "3999999999"
     assert places.group_name(3_999_999_999) == "3999999999"
+
+
+def test_who_is_alone_is_told_what_works_from_a_virtual_environment(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`sudo` has a PATH of its own, on which that `partage` is not."""
+    monkeypatch.delenv("PARTAGE_SIMULATE", raising=False)
+    told = running.alone(places.opened(tmp_path / "state"))
+    assert told.endswith('`sudo "$(command -v partage)" setup` makes one for all')

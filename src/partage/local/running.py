@@ -80,7 +80,7 @@ def alone(place: places.Place) -> str:
         return f"cards are simulated; their ledger is yours alone ({place.path})"
     return (
         f"the ledger {place.path} is yours alone, and knows nothing of what others were granted; "
-        "`sudo partage setup` makes one for all"
+        '`sudo "$(command -v partage)" setup` makes one for all'
     )
 
 
