@@ -102,8 +102,9 @@ def test_a_file_that_is_no_code_gets_the_drivers_answer(
 ) -> None:
     """As without a fence: it is not there, empty, cut off, or nonsense."""
     path = tmp_path / "file"
-    if FILES[content] is not None:
-        path.write_bytes(FILES[content])
+    data = FILES[content]
+    if data is not None:
+        path.write_bytes(data)
     unfenced = machine.start()
     unfenced("context()")
     line = f"answer({load.format(str(path).encode())})"
