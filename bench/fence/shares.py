@@ -39,7 +39,7 @@ ALONE = [
 PAIRS = [
     (Load(first, 864, one_us), Load(second, blocks, other_us))
     for (first, second), (one_us, other_us, blocks) in itertools.product(
-        ((25, 75), (30, 30), (20, 50)),
+        ((20, 80), (25, 75), (30, 30), (20, 50)),
         ((1_000, 1_000, 864), (50, 20_000, 20_000), (20_000, 50, 100)),
     )
 ]
