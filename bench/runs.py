@@ -11,6 +11,7 @@ fast as they can.
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import pathlib
@@ -39,13 +40,24 @@ def run() -> Iterator[measuring.Result]:
     if not (refreshing.LIB / "simulated" / "libnvidia-ml.so.1").exists():
         yield measuring.Note("left out: build the simulated driver first, with `python -m native`")
         return
-    with tempfile.TemporaryDirectory(prefix="partage-bench-") as folder:
+    with tempfile.TemporaryDirectory(prefix="partage-bench-") as folder, _environment_kept():
         os.environ["PARTAGE_STATE"] = folder
         simulating.switch(_CARDS, os.environ)
         yield from _starts()
         with sessions.opened(os.environ) as here:
             yield from _grants(here)
         yield _together()
+
+
+@contextlib.contextmanager
+def _environment_kept() -> Iterator[None]:
+    """The benchmarks that come later have other cards, and processes that inherit."""
+    before = dict(os.environ)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
 
 
 def _starts() -> Iterator[measuring.Result]:
