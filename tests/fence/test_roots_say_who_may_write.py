@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from partage.core import errors
-from partage.fence import roots, tenants
+from partage.fence import files, roots, tenants
 from tests.fence import forking, making
 
 GROUP = 4242
@@ -156,35 +156,54 @@ def test_root_makes_tenants_for_any_user(tmp_path: pathlib.Path) -> None:
         assert (own.stat().st_uid, own.stat().st_gid) == (4711, 4711)
 
 
+USER = (1001, GROUP)
+
+
+@pytest.fixture
+def users_root(short_path: pathlib.Path) -> roots.Root:
+    """One that a user made for himself."""
+    short_path.chmod(0o777)
+    assert forking.run(lambda: roots.prepare(short_path / "root"), user=USER) == 0
+    return roots.find(short_path / "root")
+
+
 @needs_root
-def test_root_in_a_users_own_root_does_not_lock_him_out(short_path: pathlib.Path) -> None:
+def test_root_in_a_users_own_root_does_not_lock_him_out(users_root: roots.Root) -> None:
     """What root makes there is his: he makes tenants on the same card, and removes root's."""
-    short_path.chmod(0o777)
-    user = (1001, GROUP)
-    assert forking.run(lambda: roots.prepare(short_path / "root"), user=user) == 0
-    root = roots.find(short_path / "root")
-    tenants.create(root, "of-root", making.share(1))
+    tenants.create(users_root, "of-root", making.share(1))
 
-    assert forking.run(lambda: tenants.create(root, "job", making.share(1)), user=user) == 0
-    assert forking.run(lambda: tenants.remove(root, "of-root"), user=user) == 0
-    assert tenants.read(root, "job").seats == (1,)
+    assert forking.run(lambda: tenants.create(users_root, "job", making.share(1)), user=USER) == 0
+    assert forking.run(lambda: tenants.remove(users_root, "of-root"), user=USER) == 0
+    assert tenants.read(users_root, "job").seats == (1,)
 
 
 @needs_root
-def test_seats_that_may_not_be_written_are_not_told_as_taken(short_path: pathlib.Path) -> None:
+def test_root_gives_away_nothing_that_a_user_put_in_the_place(
+    users_root: roots.Root, tmp_path: pathlib.Path
+) -> None:
+    """Neither the folder behind a link, nor one that root has not just made."""
+    secret = tmp_path / "secret"
+    secret.mkdir(mode=0o700)
+    link = users_root.path / "link"
+    link.symlink_to(secret)
+    with pytest.raises(OSError, match="Not a directory"):
+        files.settle_folder(link, 0o755, USER)
+    assert (secret.stat().st_uid, stat.S_IMODE(secret.stat().st_mode)) == (0, 0o700)
+    with pytest.raises(PermissionError, match="somebody else's"):
+        files.settle_folder(users_root.seats, 0o755, (0, 0))
+
+
+@needs_root
+def test_seats_that_may_not_be_written_are_not_told_as_taken(users_root: roots.Root) -> None:
     """The folder is named, and not a number of tenants."""
-    short_path.chmod(0o777)
-    user = (1001, GROUP)
-    assert forking.run(lambda: roots.prepare(short_path / "root"), user=user) == 0
-    root = roots.find(short_path / "root")
-    (root.seats / making.uuid(1)).mkdir(mode=0o755)
+    (users_root.seats / making.uuid(1)).mkdir(mode=0o755)
 
     def attempt() -> None:
         with pytest.raises(errors.FenceError, match=f"{making.uuid(1)} may not be written by this"):
-            tenants.create(root, "job", making.share(1))
+            tenants.create(users_root, "job", making.share(1))
 
-    (root.seats / making.uuid(1)).chmod(0o755)
-    assert forking.run(attempt, user=user) == 0
+    (users_root.seats / making.uuid(1)).chmod(0o755)
+    assert forking.run(attempt, user=USER) == 0
 
 
 @needs_root

@@ -104,7 +104,7 @@ def test_a_failure_leaves_nothing_behind(root: roots.Root, monkeypatch: pytest.M
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(os, "chown", fail)
+        patched.setattr(os, "fchown", fail)
         with pytest.raises(OSError, match="No space"):
             tenants.create(root, "job", making.share(1))
     assert tenants.names(root) == []

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import mmap
 import os
 import stat
@@ -35,13 +36,30 @@ def blank(kind: type[Kind]) -> Kind:
     return kind(magic=_MAGIC[kind], version=layout.VERSION, size=ctypes.sizeof(kind))
 
 
-def write(path: Path, content: File, *, mode: int) -> None:
+def write(path: Path, content: File, *, mode: int, owner: tuple[int, int] = (-1, -1)) -> None:
     """Write a new file; its mode is what is asked for, whatever the umask."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with os.fdopen(fd, "wb") as file:
         file.write(bytes(content))
         file.flush()
+        os.fchown(file.fileno(), *owner)
         os.fchmod(file.fileno(), mode)
+
+
+def settle_folder(path: Path, mode: int, owner: tuple[int, int]) -> None:
+    """Give a folder that was made here its owner and its mode.
+
+    It may lie in a folder of somebody else, who may have put another thing in its place meanwhile:
+    root would give that away.
+    """
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        if os.fstat(fd).st_uid != os.geteuid():
+            raise PermissionError(errno.EPERM, "it is somebody else's", str(path))
+        os.fchown(fd, *owner)
+        os.fchmod(fd, mode)
+    finally:
+        os.close(fd)
 
 
 @contextlib.contextmanager

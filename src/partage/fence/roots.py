@@ -31,7 +31,7 @@ from pathlib import Path
 import msgspec
 
 from partage.core import errors
-from partage.fence import locks
+from partage.fence import files, locks
 
 DEFAULT = Path("/run/partage")  # in memory: a reboot ends all tenants, and their files with them
 
@@ -195,8 +195,7 @@ def _make_folder(path: Path, mode: int, gid: int, *, uid: int = -1) -> None:
     unfinished = path.with_name(f".{path.name}")
     _clear(unfinished)
     unfinished.mkdir(mode=0o700)
-    os.chown(unfinished, uid, gid)
-    unfinished.chmod(mode)
+    files.settle_folder(unfinished, mode, (uid, gid))
     unfinished.rename(path)
 
 

@@ -84,8 +84,7 @@ def _make(root: roots.Root, uuid: str, seat: int, uid: int, gid: int) -> bool:
     content = files.blank(layout.Seat)
     content.uuid[:] = limits.CardLimits(uuid=uuid).raw_uuid
     made = root.scratch / "seat"
-    files.write(made, content, mode=root.seat_mode)
-    os.chown(made, uid, gid)
+    files.write(made, content, mode=root.seat_mode, owner=(uid, gid))
     try:
         made.replace(path(root, uuid, seat))
     except PermissionError:

@@ -12,7 +12,6 @@ does not know which fence is in force; :mod:`partage.fence.hook` does that with 
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 from pathlib import Path
 
@@ -64,8 +63,7 @@ def create(
         root.scratch.mkdir(mode=0o700)
         taken = tuple(_take_seat(root, card.uuid, *user) for card in asked.cards)
         _write(root, asked, taken, *user)
-        root.scratch.chmod(root.folder_mode)
-        os.chown(root.scratch, *root.owner)
+        files.settle_folder(root.scratch, root.folder_mode, root.owner)
         root.scratch.rename(folder)
     return Tenant(name=name, folder=folder, limits=asked, seats=taken)
 
@@ -199,9 +197,8 @@ def _write(
     for index, card in enumerate(asked.cards):
         (root.scratch / f"seats-{index}").symlink_to(seats.link(card.uuid))
     files.write(root.scratch / "limits", records.new(asked, taken), mode=0o644)
-    region = root.scratch / "region"
-    files.write(region, files.blank(layout.Region), mode=root.region_mode)
-    os.chown(region, uid, gid)
+    region = files.blank(layout.Region)
+    files.write(root.scratch / "region", region, mode=root.region_mode, owner=(uid, gid))
 
 
 def _value(name: str, folder: Path, raw: layout.Limits) -> Tenant:
