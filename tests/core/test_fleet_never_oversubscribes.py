@@ -10,7 +10,7 @@ from hypothesis import stateful
 from hypothesis import strategies as st
 
 from partage.core import cards, demands, fleet, grants, inventory, refusals, rooms
-from partage.core.policies import base, binpack, priced, prices, spread, stranding
+from partage.core.policies import base, binpack, contention, priced, prices, spread, stranding
 from tests import strategies
 
 _NODE_NAMES = [f"n{i}" for i in range(4)]
@@ -163,7 +163,9 @@ class FleetMachine(stateful.RuleBasedStateMachine):
         """The policy learns something new."""
         values = prices.values({size: float(count) for size, count in sizes.items()})
         cpu = stranding.CpuDemand(8000.0, 1e7)
-        self.lesson = priced.Lesson({10: values, 24: values}, cpu, {"T4": 0.5})
+        rivals = [(1.0, 8000, 5), (0.0, 4000, 9)] if 50 in sizes or len(sizes) > 2 else []
+        contended = contention.learn(rivals, [(4.0, 30_000)])
+        self.lesson = priced.Lesson({10: values, 24: values}, cpu, {"T4": 0.5}, contended)
         for place, _ in enumerate(self.fleet.set_policy(priced.Priced(self.lesson))):
             if place == 1:
                 break  # nobody has to wait until all ranks are made anew

@@ -55,7 +55,7 @@ class Answers:
         if asked is None or changed is None:
             asked = self._ask(shape)
         elif changed:
-            asked.rank.refresh(asked.rate, changed, seen=journal.end)
+            asked.rank.refresh(asked.rate, changed, seen=journal.end, reused=self._inventory.reused)
         self._asked.move_to_end(shape)
         return asked.rank
 
@@ -120,7 +120,7 @@ class Answers:
         """Make a rank, a few nodes with each step."""
         offers, known = self._offers(shape), self._inventory
         rate = self._rating(shape, offers)
-        rank = ranking.Rank(known.names, seen=known.journal.end)
+        rank = ranking.Rank(known.names, seen=known.journal.end, reused=known.reused)
         generation = self._generation
         offers.begin(shape, len(known.states))
         yield from rank.build(rate)

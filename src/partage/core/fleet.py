@@ -132,6 +132,17 @@ class Fleet:
         """The same in one word for each node, quickly: nodes that look alike share a reason."""
         return self._answers.reasons(demand, among)
 
+    @property
+    def moment(self) -> int:
+        """The state as it is now, for :meth:`changed`."""
+        return self._inventory.journal.end
+
+    def changed(self, since: int) -> set[str] | None:
+        """The nodes that changed since a moment; None if it is too long ago to tell."""
+        ordinals = self._inventory.journal.since(since)
+        names = self._inventory.names
+        return None if ordinals is None else {names[ordinal] for ordinal in ordinals}
+
     def hold(
         self, pod: grants.Pod, demand: demands.PodDemand, node: str, *, expires_at: float
     ) -> Hold | refusals.Refusal:

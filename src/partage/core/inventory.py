@@ -74,6 +74,7 @@ class Inventory:
         self.states: list[NodeState | None] = []  # by ordinal
         self.names: list[str] = []  # by ordinal
         self.ordinals: dict[str, int] = {}
+        self.reused = 0  # how often the ordinal of a removed node was given to another
         self.journal = Journal()
         self._looks = Looks()
         self._vacant: list[int] = []
@@ -161,6 +162,7 @@ class Inventory:
             state.add(grant)
         if self._vacant:
             ordinal = self._vacant.pop()
+            self.reused += 1
         else:
             ordinal = len(self.states)
             if ordinal == ranking.MOST_NODES:

@@ -27,10 +27,11 @@ MIXED = 1 << base.KEY_BITS  # added to a key where qualities of service would sh
 class Rank:
     """The nodes that fit one shape, best first."""
 
-    __slots__ = ("_by_ordinal", "_keys", "_ranked", "_sorted", "seen")
+    __slots__ = ("_by_ordinal", "_keys", "_ranked", "_reused", "_sorted", "seen")
 
-    def __init__(self, names: Sequence[str], *, seen: int) -> None:
+    def __init__(self, names: Sequence[str], *, seen: int, reused: int = 0) -> None:
         self._by_ordinal = names
+        self._reused = reused
         self._keys: list[int | None] = []
         self._sorted: list[int] = []
         self._ranked: list[str] = []  # the names in that order, to be walked through in C
@@ -47,19 +48,26 @@ class Rank:
         self._ranked = [names[key & _ORDINAL_MASK] for key in self._sorted]
 
     def refresh(
-        self, rate: Callable[[int], int | None], changed: Iterable[int], *, seen: int
+        self,
+        rate: Callable[[int], int | None],
+        changed: Iterable[int],
+        *,
+        seen: int,
+        reused: int = 0,
     ) -> None:
-        """Rate the changed nodes anew."""
+        """Rate the changed nodes anew; ``reused`` is how often an ordinal got another node."""
         keys = self._keys
         keys.extend([None] * (len(self._by_ordinal) - len(keys)))
         for ordinal in changed:
             old, new = keys[ordinal], rate(ordinal)
+            if old == new and reused == self._reused:
+                continue  # most changes of a node change nothing for most shapes
             if old is not None and old != new:
                 self._remove(old)
             if new is not None:
                 self._put(new, self._by_ordinal[ordinal], is_new=old != new)
             keys[ordinal] = new
-        self.seen = seen
+        self.seen, self._reused = seen, reused
 
     def has(self, ordinal: int) -> bool:
         """Whether the node fits."""

@@ -1,8 +1,9 @@
 """Priced: place a pod where it destroys least value. The default policy.
 
 A placement costs what the free pieces of its cards lose in value (:mod:`.prices`), plus what the
-node will strand for want of CPU because of it (:mod:`.stranding`), plus a surcharge on models that
-others will need (:mod:`.scarcity`). Losses that are nearly equal count as equal, and then the node
+node will strand for want of CPU because of it (:mod:`.stranding`; :mod:`.contention` where pods
+without cards take CPU, too), plus a surcharge on models that others will need (:mod:`.scarcity`).
+Losses that are nearly equal count as equal, and then the node
 with the least free room wins, which keeps whole nodes free without saying so.
 
 The policy itself is fixed: opinions come as an immutable Lesson, made from the mix of pods that
@@ -18,11 +19,12 @@ import msgspec
 from partage.core import cards, demands, plans
 from partage.core.mixes import Mix
 from partage.core.plans import Part, Plan
-from partage.core.policies import base, prices, scarcity, stranding
+from partage.core.policies import base, contention, prices, scarcity, stranding
 from partage.core.rooms import NodeState, Room
 from partage.core.searching import Chosen
 
 _BUCKETS_PER_CARD = 12.5  # losses within 0.08 cards are nearly equal
+_CONTENDED_BUCKETS_PER_CARD = 50.0  # where CPU is short, keeping whole nodes free matters less
 _RELIEF = 0.5  # how much of a stranding that gets smaller is believed
 _SURCHARGE = 3.0  # on scarce models
 _MICRO = 1_000_000
@@ -32,11 +34,12 @@ _MOST_SIZES = 8  # card sizes with values of their own
 
 
 class Lesson(msgspec.Struct, frozen=True):
-    """What a mix taught: values by card size, CPU per card, scarce models."""
+    """What a mix taught: values by card size, CPU per card, scarce models, whether CPU is short."""
 
     values: dict[int, prices.Values] = {}  # by memory of the card; others: proportional
     cpu: stranding.CpuDemand = stranding.CpuDemand()
     scarce: dict[str, float] = {}
+    contended: contention.Contended | None = None  # None: CPU suffices for all
 
 
 class Priced:
@@ -51,7 +54,9 @@ class Priced:
         self._plain = _micro(prices.proportional())
         self._values = {size: _micro(v) for size, v in self._lesson.values.items()}
         self._scarce = self._lesson.scarce
-        self._stranded = self._lesson.cpu.stranded
+        contended = self._lesson.contended
+        self._stranded = (contended or self._lesson.cpu).stranded
+        self._buckets = _CONTENDED_BUCKETS_PER_CARD if contended else _BUCKETS_PER_CARD
 
     def card_key(self, room: Room, memory_mib: int, compute_percent: int) -> int:
         values = self._values.get(room.memory_mib, self._plain)
@@ -80,7 +85,7 @@ class Priced:
                 return base.LARGEST_KEY  # last, not out: whether CPU is short is not ours to say
             change = self._stranded(worth - spent, left_cpu) - stranded
             loss += change if change > 0 else change * _RELIEF
-        bucket = int(loss * _BUCKETS_PER_CARD + _MOST_BUCKETS)
+        bucket = int(loss * self._buckets + _MOST_BUCKETS)
         return (bucket << _FREE_BITS) + free_percent
 
     def _digest(self, state: NodeState) -> _Digest:
@@ -104,11 +109,13 @@ def learn(mix: Mix, states: Iterable[NodeState]) -> Lesson:
     sizes = _commonest_sizes(known)
     arrived = [(plans.Plan(pod), count) for pod, count in mix]
     reference = sizes[0] if sizes else 1
-    cpu = ((_cards(plan, reference), plan.pod.cpu_milli, count) for plan, count in arrived)
+    loads = [(_cards(plan, reference), plan.pod.cpu_milli, count) for plan, count in arrived]
+    values = {size: prices.values(_sizes(arrived, size)) for size in sizes}
     return Lesson(
-        values={size: prices.values(_sizes(arrived, size)) for size in sizes},
-        cpu=stranding.learn(cpu),
+        values=values,
+        cpu=stranding.learn(loads),
         scarce=_scarce(known, arrived, reference),
+        contended=contention.learn(loads, _node_rooms(known, values)),
     )
 
 
@@ -127,6 +134,19 @@ def _left(state: NodeState, plan: Plan, chosen: Chosen) -> list[tuple[Room, int]
             memory_mib += part.memory_mib(rooms[i].memory_mib)
             sums[i] = memory_mib, percent + (0 if plan.offline else part.compute_percent)
     return [(rooms[i], rooms[i].percent_without(*taken)) for i, taken in sums.items()]
+
+
+def _node_rooms(
+    states: list[NodeState], values: dict[int, prices.Values]
+) -> Iterable[contention.NodeRoom]:
+    """The worth of the free cards and the free CPU of each node that says what CPU it has."""
+    plain = prices.proportional()
+    for state in states:
+        free_cpu_milli = state.node.free_cpu_milli
+        if free_cpu_milli is not None:
+            rooms = state.open_rooms
+            worth = sum(values.get(room.memory_mib, plain)[room.free_percent] for room in rooms)
+            yield worth, free_cpu_milli
 
 
 def _micro(values: prices.Values) -> list[int]:

@@ -18,6 +18,8 @@ _CAUTION = 0.6  # of the mean: where CPU is short, it is the pods that ask for l
 _ROOT_2 = math.sqrt(2)
 _ROOT_2_PI = math.sqrt(2 * math.pi)
 
+Load = tuple[float, int, float]  # cards and CPU in milli that a pod asks for, how many such pods
+
 
 class CpuDemand(msgspec.Struct, frozen=True):
     """How much CPU the demand brings with each card's worth of work."""
@@ -42,12 +44,12 @@ class CpuDemand(msgspec.Struct, frozen=True):
         return (missing * below + deviation * density) / per_card
 
 
-def learn(pods: Iterable[tuple[float, int, float]]) -> CpuDemand:
-    """From (cards, cpu in milli, count) of pods that ask for cards."""
+def learn(pods: Iterable[Load], *, caution: float = _CAUTION) -> CpuDemand:
+    """From the pods that ask for cards; caution is the part of the mean that is expected."""
     seen = [(cards, cpu, count) for cards, cpu, count in pods if cards > 0]
     all_cards = sum(cards * count for cards, _, count in seen)
     if not all_cards:
         return CpuDemand()
     mean = sum(cpu * count for _, cpu, count in seen) / all_cards
     square = sum(count * (cpu - mean * cards) ** 2 for cards, cpu, count in seen)
-    return CpuDemand(_CAUTION * mean, square / all_cards)
+    return CpuDemand(caution * mean, square / all_cards)
