@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import grpc
 import msgspec
 import pytest
 
-from partage.agent import cdi, driver_files, fencing, identity, starting, sweeping
+from partage.agent import cdi, driver_files, fencing, gate, identity, starting, sweeping
 from partage.core import errors, grants
 from partage.dialects import native, pods
 from partage.fence import limits, roots, tenants
@@ -28,7 +28,10 @@ P0 = frozenset({"p0"})
 
 
 class Bench:
-    """A node on which containers can be started: its folders, its pods, what was begun."""
+    """A node on which containers can be started: its folders, its pods, what was begun.
+
+    Time passes only where somebody waits.
+    """
 
     def __init__(self, folder: Path, fences: fencing.Fences, *memory_mib: int) -> None:
         self.folder = folder
@@ -40,6 +43,9 @@ class Bench:
         self.held: list[making.Held] = []
         self.files: driver_files.DriverFiles | None = None
         self.pod_resources = folder / "no-kubelet.sock"
+        self.now_s = 0.0
+        self.passing: Callable[[float], None] = lambda _now_s: None  # what happens meanwhile
+        self.told: list[tuple[str, str]] = []
         self.starter = self.agent()
 
     def agent(self) -> starting.Starter:
@@ -56,7 +62,23 @@ class Bench:
             files=self.files,
             places=places,
             begun=lambda grant, began: self.begun.append((grant, began)),
+            way=gate.Way(
+                release=lambda uid: self.sweeper().release(uid),
+                tell=lambda pod, why: self.told.append((pod.name, why)),
+                clock=lambda: self.now_s,
+                sleep=self.sleep,
+            ),
         )
+
+    def sweeper(self) -> sweeping.Sweeper:
+        """Who removes what is left of pods."""
+        return sweeping.Sweeper(self.starter, self.fences, self.pods)
+
+    async def sleep(self, pause_s: float) -> None:
+        """Time passes."""
+        self.now_s += pause_s
+        self.passing(self.now_s)
+        await asyncio.sleep(0)
 
     def add(
         self, pod: pods.Pod, ids: frozenset[str] = P0, resource: str = MEMORY, name: str = "main"
@@ -215,7 +237,7 @@ class TestRefusals:
     async def test_a_pod_without_a_grant(self, bench: Bench) -> None:
         """Somebody bound it without asking; two cards, and nobody knows which."""
         bench.add(making.unplaced("stray", {MEMORY: 2}))
-        error = await self.refused(bench, starting.NotGranted)
+        error = await self.refused(bench, gate.NotGranted)
         assert "pod lab/stray has no grant for a card on node gpu-1" in error.what
         assert "managedResources" in error.instead
         assert bench.fences.names() == []
@@ -225,7 +247,7 @@ class TestRefusals:
         pod = making.pod("copy", {MEMORY: 2})
         text = pod.metadata.annotations[native.GRANT].replace("uid-copy", "uid-of-another")
         bench.add(edited(pod, {native.GRANT: text}))
-        error = await self.refused(bench, starting.NotGranted)
+        error = await self.refused(bench, gate.NotGranted)
         assert "it is of another pod, 'uid-of-another'" in error.what
 
     async def test_a_grant_that_was_edited(self, bench: Bench) -> None:
@@ -233,7 +255,7 @@ class TestRefusals:
         pod = making.pod("greedy", {MEMORY: 2})
         text = pod.metadata.annotations[native.GRANT].replace("2048", "8192")
         bench.add(edited(pod, {native.GRANT: text}))
-        error = await self.refused(bench, starting.NotGranted)
+        error = await self.refused(bench, gate.NotGranted)
         assert "container 'main' asks for something else" in error.what
 
     async def test_a_grant_for_another_node(self, bench: Bench) -> None:
@@ -241,7 +263,7 @@ class TestRefusals:
         pod = making.pod("moved", {MEMORY: 2})
         text = pod.metadata.annotations[native.GRANT].replace('"gpu-1"', '"gpu-2"')
         bench.add(edited(pod, {native.GRANT: text}))
-        assert "another node" in (await self.refused(bench, starting.NotGranted)).what
+        assert "another node" in (await self.refused(bench, gate.NotGranted)).what
 
     async def test_a_fence_that_the_node_does_not_have(self, bench: Bench) -> None:
         """The pod asks for one at least, by its annotation."""
@@ -406,7 +428,7 @@ class TestConflicts:
         bench.add(first)
         bench.add(making.pod("second", {MEMORY: 7}), frozenset({"p1"}))
         await bench.start()
-        with pytest.raises(starting.NotGranted) as caught:
+        with pytest.raises(gate.NotGranted) as caught:
             await bench.start(frozenset({"p1"}))
         assert f"card {making.uuid(0)}: 7168 MiB are granted beside 10240" in caught.value.what
         assert caught.value.instead == "delete the pod to place it anew"
@@ -423,7 +445,7 @@ class TestConflicts:
         bench.add(making.pod("third", {MEMORY: 10}), frozenset({"p2"}))
         await bench.start(frozenset({"p1"}))
         await bench.start(frozenset({"p2"}))
-        with pytest.raises(starting.NotGranted):
+        with pytest.raises(gate.NotGranted):
             await bench.start()
 
     async def test_what_the_agent_itself_records_moves_nothing(self, bench: Bench) -> None:
@@ -451,7 +473,7 @@ class TestConflicts:
         bench.add(making.pod("second", {MEMORY: 7}), frozenset({"p1"}))
         await bench.start()
         bench.starter = bench.agent()
-        with pytest.raises(starting.NotGranted):
+        with pytest.raises(gate.NotGranted):
             await bench.start(frozenset({"p1"}))
 
 
@@ -495,7 +517,7 @@ async def test_containers_that_start_at_once_do_not_oversell_a_card(
     starts = (bench.start(ids_of(number)) for number in range(30))
     done = await asyncio.gather(*starts, return_exceptions=True)
 
-    refused = [each for each in done if isinstance(each, starting.NotGranted)]
+    refused = [each for each in done if isinstance(each, gate.NotGranted)]
     assert (len(refused), len(bench.written()), len(fences.names())) == (20, 10, 10)
 
 
@@ -604,7 +626,7 @@ class TestForcedDeletion:
         sweeper.release("uid-big")
         other = frozenset({"p1"})
         bench.add(making.pod("next", {MEMORY: 12}), other)
-        with pytest.raises(starting.NotGranted, match="beside 12288 MiB of running pods"):
+        with pytest.raises(gate.NotGranted, match="beside 12288 MiB of running pods"):
             await bench.start(other)
         monkeypatch.undo()
         sweeper.release("uid-big")

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import strategies as st
 
 from partage.agent import publishing, settings, world
-from partage.dialects import nodes, registry
+from partage.dialects import base, nodes, registry
 from partage.kube import api
 from tests.agent import making
 from tests.kube import making as kube
@@ -113,7 +113,7 @@ class Cluster:
         self.server.requests.clear()
         return found
 
-    def _changed(self) -> None:
+    def _changed(self, _node: nodes.Node) -> None:
         self.changed += 1
 
     def _answer(self, asked: scripted.Request) -> scripted.Step:
@@ -137,6 +137,8 @@ def merge(there: dict[str, Any], change: dict[str, Any]) -> None:
     for name, value in change.items():
         if isinstance(value, dict):
             merge(there.setdefault(name, {}), value)
+        elif value is None:
+            there.pop(name, None)
         else:
             there[name] = value
 
@@ -162,6 +164,7 @@ async def test_a_new_node_is_told_everything(cluster: Cluster) -> None:
         MEMORY: "16384",
         PRODUCT: "Tesla-T4",
         "partage.dev/fence": "hook",
+        "partage.dev/memory-unit": "GiB",
     }
     memory_mib = sum(card.memory_mib for card in there.node.cards)
     amounts = {"aliyun.com/gpu-count": "2", "partage.dev/memory-mib": str(memory_mib)}
@@ -204,12 +207,24 @@ async def test_what_somebody_edited_is_put_right(
     assert json.dumps(cluster.node) == right
 
 
+async def test_the_unit_of_memory_is_said_where_memory_is_offered_in_units(
+    cluster: Cluster,
+) -> None:
+    """It is taken away where it means nothing any more: other agents look for it."""
+    counting = base.Settings(memory_unit_mib=1)
+    await cluster.publisher(making.facts(counting=counting))._publish()
+    assert cluster.node["metadata"]["labels"]["partage.dev/memory-unit"] == "MiB"
+    await cluster.publisher(making.facts(spoken=["nvidia"]))._publish()
+    assert "partage.dev/memory-unit" not in cluster.node["metadata"]["labels"]
+
+
 async def test_discovery_keeps_its_labels(cluster: Cluster) -> None:
     """Where NVIDIA's own runs, what it says of models stays."""
     labels = {"nvidia.com/gfd.timestamp": "1", PRODUCT: "Theirs"}
     merge(cluster.node, {"metadata": {"labels": labels}})
     await cluster.publisher(making.facts())._publish()
-    assert cluster.node["metadata"]["labels"] == {**labels, "partage.dev/fence": "hook"}
+    own = {"partage.dev/fence": "hook", "partage.dev/memory-unit": "GiB"}
+    assert cluster.node["metadata"]["labels"] == labels | own
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from partage.agent import fencing, starting
+from partage.agent import fencing, gate
 from partage.dialects import native, pods
 from partage.fence import limits, roots, tenants
 from tests.agent import making
@@ -78,7 +78,7 @@ async def test_a_pod_that_was_started_keeps_its_cards(bench: Bench, resource: st
     bench.add(pod, resource=resource)
     await bench.start(resource=resource)
     bench.pods.add(edited(pod, on_card(1)))
-    with pytest.raises(starting.NotGranted, match="other cards or shares than it was started with"):
+    with pytest.raises(gate.NotGranted, match="other cards or shares than it was started with"):
         await bench.starter.starting(resource, P0)
     bench.pods.add(pod)
     await bench.starter.starting(resource, P0)
@@ -90,7 +90,7 @@ async def test_it_is_remembered_by_the_next_agent(bench: Bench) -> None:
     bench.add(pod, resource=making.WHOLE)
     await bench.start(resource=making.WHOLE)
     bench.pods.add(edited(pod, on_card(1)))
-    with pytest.raises(starting.NotGranted, match="than it was started with"):
+    with pytest.raises(gate.NotGranted, match="than it was started with"):
         await bench.agent().starting(making.WHOLE, P0)
 
 
@@ -106,7 +106,7 @@ async def test_what_a_pod_has_is_counted_whatever_its_record_says_now(
     await bench.start()
     bench.pods.add(edited(pod, change))
     bench.add(making.pod("second", {MEMORY: 10}, 0), P1)
-    with pytest.raises(starting.NotGranted, match="10240 MiB are granted beside 10240 MiB"):
+    with pytest.raises(gate.NotGranted, match="10240 MiB are granted beside 10240 MiB"):
         await bench.start(P1)
 
 
@@ -117,7 +117,7 @@ async def test_nothing_new_starts_on_a_sick_card(bench: Bench) -> None:
     bench.world.set_sick({making.uuid(0): "Xid 79"})
     await bench.starter.starting(MEMORY, P0)
     bench.add(making.pod("new", {MEMORY: 2}), P1)
-    with pytest.raises(starting.NotGranted, match=r"card 0 .* is sick; wait until it is well"):
+    with pytest.raises(gate.NotGranted, match=r"card 0 .* is sick; wait until it is well"):
         await bench.start(P1)
     bench.world.set_sick({})
     await bench.start(P1)

@@ -20,7 +20,7 @@ def publisher(client: api.Api) -> publishing.Publisher:
         making.facts(),
         fence="hook",
         accelerator=False,
-        changed=lambda: None,
+        changed=lambda _: None,
     )
 
 

@@ -2,7 +2,9 @@
 
 It does what the real one does with plugins: removes all sockets when it starts, connects back
 inside Register, asks for the options, then listens to the list. A socket that is still connected
-may not be registered again. As a program it prints each list it gets, so that it can be killed.
+may not be registered again. Whoever registers a resource has it, and the one before is listened to
+as ever; but when either of them goes, the resource has no plugin (seen with 1.36). As a program it
+prints each list it gets, so that it can be killed.
 """
 
 from __future__ import annotations
@@ -121,6 +123,8 @@ class FakeKubelet:
         self.tidy = True  # remove all sockets at the start
         self.deaf = False  # Register answers, and nobody listens to the list
         self.on_list: Callable[[Endpoint], None] = lambda endpoint: None
+        self.counts: dict[str, frozenset[str]] = {}  # healthy IDs by resource
+        self._connected: list[Endpoint] = []  # the replaced ones, too
         self._server: aio.Server | None = None
 
     async def start(self) -> None:
@@ -143,8 +147,9 @@ class FakeKubelet:
 
     async def stop(self) -> None:
         """Forget everything."""
-        endpoints, self.endpoints = list(self.endpoints.values()), {}
-        for endpoint in endpoints:
+        self.endpoints, self.counts = {}, {}
+        connected, self._connected = self._connected, []
+        for endpoint in connected:
             await endpoint.close()
         if self._server is not None:
             await self._server.stop(None)
@@ -181,11 +186,28 @@ class FakeKubelet:
         endpoint = Endpoint(path, request.resource_name)
         await endpoint.connect()
         self.endpoints[request.resource_name] = endpoint
+        self._connected.append(endpoint)
         if not self.deaf:
-            endpoint.listening = asyncio.create_task(endpoint.listen(self.on_list))
-        if old is not None:
-            await old.close()
+            endpoint.listening = asyncio.create_task(self._run(endpoint))
         return messages.Empty()
+
+    async def counted(self) -> dict[str, frozenset[str]]:
+        """What it would tell of the resources that it counts."""
+        return dict(self.counts)
+
+    async def _run(self, endpoint: Endpoint) -> None:
+        """Listen to a plugin; whoever has the resource when this one goes is dropped with it."""
+        await endpoint.listen(self._said)
+        last = self.endpoints.pop(endpoint.resource, None)
+        self.counts[endpoint.resource] = frozenset()
+        if last is not None and last is not endpoint:
+            await last.close()
+
+    def _said(self, endpoint: Endpoint) -> None:
+        units = endpoint.lists[-1]
+        healthy = (unit for unit, health in units.items() if health == "Healthy")
+        self.counts[endpoint.resource] = frozenset(healthy)
+        self.on_list(endpoint)
 
 
 class FakeLister:
@@ -193,18 +215,24 @@ class FakeLister:
 
     def __init__(self, answer: pod_resources_pb2.ListPodResourcesResponse) -> None:
         self.answer = answer
+        self.allocatable = pod_resources_pb2.AllocatableResourcesResponse()
         self.refusals: list[grpc.StatusCode] = []
         self.asked = 0
 
     @contextlib.asynccontextmanager
     async def serving(self, socket: Path) -> AsyncIterator[None]:
         """Serve on this socket."""
-        methods = {
+        methods: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
             "List": grpc.unary_unary_rpc_method_handler(
                 self._list,
                 pod_resources_pb2.ListPodResourcesRequest.FromString,
                 pod_resources_pb2.ListPodResourcesResponse.SerializeToString,
-            )
+            ),
+            "GetAllocatableResources": grpc.unary_unary_rpc_method_handler(
+                self._allocatable,
+                pod_resources_pb2.AllocatableResourcesRequest.FromString,
+                pod_resources_pb2.AllocatableResourcesResponse.SerializeToString,
+            ),
         }
         server = aio.server()
         handler = grpc.method_handlers_generic_handler("v1.PodResourcesLister", methods)
@@ -217,10 +245,17 @@ class FakeLister:
             await server.stop(None)
 
     async def _list(self, request: object, context: Context) -> Any:
+        await self._refuse(context)
+        return self.answer
+
+    async def _allocatable(self, request: object, context: Context) -> Any:
+        await self._refuse(context)
+        return self.allocatable
+
+    async def _refuse(self, context: Context) -> None:
         self.asked += 1
         if self.refusals:
             await context.abort(self.refusals.pop(0), "rejected by rate limit")
-        return self.answer
 
 
 async def main(folder: Path) -> None:

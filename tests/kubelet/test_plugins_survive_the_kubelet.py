@@ -49,6 +49,7 @@ async def test_a_new_kubelet_is_known_by_its_socket_alone(
 ) -> None:
     """Even if it left ours in place, and if we had all the time to wait for it to listen."""
     monkeypatch.setattr(plugins, "_PATIENCE_S", 3600.0)
+    monkeypatch.setattr(plugins, "_HUNG_UP_S", 3600.0)
     node.kubelet.tidy = False
     plugin = node.plugin(GPU, [Unit("a")])
     await node.kubelet.start()
@@ -144,6 +145,7 @@ async def test_a_kubelet_that_does_not_listen_is_asked_to(
 ) -> None:
     """Without its stream it does not count on us, though its socket is the same."""
     monkeypatch.setattr(plugins, "_PATIENCE_S", 0.2)
+    monkeypatch.setattr(plugins, "_HUNG_UP_S", 0.2)
     plugin = node.plugin(GPU, [Unit("a")])
     node.kubelet.deaf = how == "never listens"
     await node.kubelet.start()
@@ -164,6 +166,7 @@ async def test_a_kubelet_killed_while_it_takes_the_list_is_forgotten(
 ) -> None:
     """Its socket's file stays, and nobody is behind it, until the next kubelet comes."""
     monkeypatch.setattr(plugins, "_PATIENCE_S", 0.2)
+    monkeypatch.setattr(plugins, "_HUNG_UP_S", 0.2)
     ids = [f"{number:05x}" for number in range(200_000)]
     plugin = node.plugin(GPU, [Unit(each) for each in ids])
     async with node.running(plugin):

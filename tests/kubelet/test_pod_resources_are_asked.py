@@ -74,3 +74,17 @@ async def test_a_kubelet_that_is_not_there_is_told_apart(path: Path) -> None:
     """With the socket at which it was expected."""
     with pytest.raises(errors.Absent, match=r"does not answer at .*/kubelet.sock"):
         await pod_resources.listed(path / "kubelet.sock")
+
+
+async def test_what_the_kubelet_counts_is_told_by_resource(path: Path) -> None:
+    """It names every ID by itself; and it may be asked too much, too."""
+    lister = FakeLister(answer())
+    for resource, unit in (("a/mem", "1"), ("a/core", "9"), ("a/mem", "2")):
+        lister.allocatable.devices.add(resource_name=resource, device_ids=[unit])
+    lister.refusals = [EXHAUSTED]
+    async with lister.serving(path / "kubelet.sock"):
+        counted = await pod_resources.counted(path / "kubelet.sock", chance=lambda: -1.0)
+    assert counted == {"a/mem": frozenset({"1", "2"}), "a/core": frozenset({"9"})}
+    assert lister.asked == 2
+    with pytest.raises(errors.Absent, match="it is not known which devices the kubelet counts"):
+        await pod_resources.counted(path / "kubelet.sock")

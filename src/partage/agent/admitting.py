@@ -9,12 +9,26 @@ gets more of it than his share is up to the fence.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
 from partage.core import cards, demands, grants
-from partage.dialects import base, pods, registry
+from partage.dialects import aliyun, base, pods, registry
+
+
+class Running(msgspec.Struct, frozen=True):
+    """What a pod that was started has; one that was deleted has it until its processes end."""
+
+    grant: grants.Grant
+    leaving: bool = False
+
+
+class Hindrance(msgspec.Struct, frozen=True):
+    """Why a grant cannot be had now, and whose end would be enough to have it."""
+
+    problem: str
+    waits_for: tuple[grants.Pod, ...] = ()
 
 
 def enforced(
@@ -26,6 +40,25 @@ def enforced(
     if not isinstance(found, grants.Grant) or asked is None:
         return found
     return registry.settled(_held_as_asked(found, asked), node)
+
+
+def counted_as(
+    pod: pods.Pod, node: cards.Node, settings: base.Settings, before: grants.Grant | None
+) -> base.Settings:
+    """The settings in the unit by which a bound pod was placed, and started ``before``.
+
+    An agent may have been started again with another ``--memory-unit``, and the extender may count
+    otherwise than this node. What the pod's words mean does not change by that.
+    """
+    for counting in (settings, base.other_unit(settings)):
+        grant = enforced(pod, node, counting)
+        if not isinstance(grant, grants.Grant):
+            continue
+        if grant.dialect != aliyun.Aliyun.name:
+            return settings
+        if _by_words(pod, counting) == _by_grant(grant) and not (before and moved(before, grant)):
+            return counting
+    return settings
 
 
 def moved(before: grants.Grant, now: grants.Grant) -> str:
@@ -56,6 +89,36 @@ def conflict(grant: grants.Grant, others: Iterable[grants.Grant], node: cards.No
         if problem:
             return f"card {uuid}: {problem}"
     return ""
+
+
+def hindrance(
+    grant: grants.Grant, running: Sequence[Running], node: cards.Node
+) -> Hindrance | None:
+    """What is in the way of a grant; None if nothing is.
+
+    Only where nobody who stays is in the way does it help to wait.
+    """
+    problem = conflict(grant, (each.grant for each in running), node)
+    if not problem:
+        return None
+    if conflict(grant, (each.grant for each in running if not each.leaving), node):
+        return Hindrance(problem)
+    wanted = grants.takings(grant).keys()
+    beside = (each.grant for each in running if each.leaving)
+    return Hindrance(
+        problem,
+        tuple(other.pod for other in beside if not wanted.isdisjoint(grants.takings(other))),
+    )
+
+
+def _by_words(pod: pods.Pod, settings: base.Settings) -> dict[str, set[int]]:
+    """What each container asks for of a card, in MiB."""
+    asked = registry.demand(pod, settings)
+    return {c.name: {c.demand.memory_mib} for c in (asked.containers if asked else ())}
+
+
+def _by_grant(grant: grants.Grant) -> dict[str, set[int]]:
+    return {c.name: {share.memory_mib for share in c.shares} for c in grant.containers}
 
 
 def _held_as_asked(grant: grants.Grant, asked: demands.PodDemand) -> grants.Grant:

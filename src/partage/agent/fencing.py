@@ -83,6 +83,18 @@ class Fences:
         found = levels.strongest(self._probes)
         return next(p for p in self._probes if p.level in (found, Level.HOOK))
 
+    def say(self) -> None:
+        """By what containers are held, in the log."""
+        found = self.strongest
+        if found.available:
+            log.info("containers are held by the fence %s", found.level)
+            return
+        log.warning(
+            "containers are told their share, and nobody holds them to it: %s; %s",
+            found.reason,
+            found.remedy,
+        )
+
     def put(
         self,
         name: str,

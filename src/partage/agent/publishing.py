@@ -14,14 +14,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import NoReturn
 
 import msgspec
 
-from partage.agent import world
+from partage.agent import settings, world
 from partage.core import cards
-from partage.dialects import nodes, nvidia, registry
+from partage.dialects import aliyun, nodes, nvidia, registry
 from partage.kube import api as kube
 from partage.kube import errors as kube_errors
 from partage.kube import reflector
@@ -29,6 +29,7 @@ from partage.kube import reflector
 log = logging.getLogger(__name__)
 
 FENCE_LABEL = "partage.dev/fence"
+UNIT_LABEL = "partage.dev/memory-unit"  # of aliyun.com/gpu-mem, where that is offered
 ACCELERATOR = ("sched.tensorstack.dev/accelerator", "nvidia-gpu")
 _DISCOVERY = "nvidia.com/gfd.timestamp"
 _LONGEST_LABEL = 63
@@ -56,7 +57,7 @@ class Publisher:
         *,
         fence: str,
         accelerator: bool,
-        changed: Callable[[], None],
+        changed: Callable[[nodes.Node], None],
     ) -> None:
         self._api = api
         self._path = f"/api/v1/nodes/{name}"
@@ -65,7 +66,7 @@ class Publisher:
         self._world = facts
         self._fence = fence
         self._accelerator = accelerator
-        self._changed = changed  # the node's labels may mean other modes now
+        self._changed = changed  # labels may mean other modes now; and the kubelet has its say
         self._there: nodes.Node | None = None
         self._sick_told: str | None = None
         self._due = asyncio.Event()
@@ -81,7 +82,7 @@ class Publisher:
     def put(self, node: nodes.Node) -> None:
         self._there = node
         self._world.set_labels(node.metadata.labels)
-        self._changed()
+        self._changed(node)
         self._due.set()
 
     def drop(self, key: str) -> None:
@@ -114,7 +115,8 @@ class Publisher:
         wanted = self._wanted(there)
         meta = {
             "annotations": _differing(wanted.annotations, there.metadata.annotations),
-            "labels": _differing(wanted.labels, there.metadata.labels),
+            "labels": _differing(wanted.labels, there.metadata.labels)
+            | _outdated(wanted.labels, there.metadata.labels),
         }
         if any(meta.values()):
             await self._api.patch(self._path, {"metadata": meta})
@@ -129,6 +131,8 @@ class Publisher:
         found = _DISCOVERY in there.metadata.labels
         wanted = described(node, driver=self._world.driver, discovery=found)
         labels = wanted.labels | {FENCE_LABEL: self._fence}
+        if aliyun.Aliyun.name in self._world.dialects:
+            labels[UNIT_LABEL] = settings.unit(self._world.settings)
         if self._accelerator:
             labels[ACCELERATOR[0]] = ACCELERATOR[1]
         reported = registry.reported(node, self._world.dialects)
@@ -194,9 +198,14 @@ def _label(text: str) -> str:
     return plain[:_LONGEST_LABEL].strip("._-")
 
 
-def _differing(wanted: dict[str, str], there: object) -> dict[str, str]:
+def _differing(wanted: dict[str, str], there: object) -> dict[str, str | None]:
     have = there if isinstance(there, dict) else {}
     return {name: text for name, text in wanted.items() if have.get(name) != text}
+
+
+def _outdated(wanted: Mapping[str, str], there: Mapping[str, str]) -> dict[str, None]:
+    """Labels of an earlier run that mean nothing any more, to be taken away."""
+    return {UNIT_LABEL: None} if UNIT_LABEL in there and UNIT_LABEL not in wanted else {}
 
 
 def _texts(node: nodes.Node) -> dict[str, str]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime as dt
+import functools
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -21,11 +22,13 @@ from typing import NoReturn
 from aiohttp import web as aiohttp_web
 
 from partage.agent import (
-    admitting,
+    auditing,
     cdi,
+    comparing,
     driver,
     driver_files,
     fencing,
+    gate,
     marking,
     metrics,
     node_pods,
@@ -41,11 +44,11 @@ from partage.agent import (
 )
 from partage.core import grants
 from partage.devices import health, judging
-from partage.dialects import pods
-from partage.fence import levels, roots, usage
+from partage.dialects import aliyun, nodes, pods
+from partage.fence import roots, usage
 from partage.kube import api as kube
 from partage.kube import credentials
-from partage.kubelet import checkpoint, folders
+from partage.kubelet import checkpoint, folders, pod_resources
 from partage.services import listening, stopping
 
 log = logging.getLogger(__name__)
@@ -75,6 +78,7 @@ class Agent:
         self._fences = fencing.Fences(self._root, chosen.library)
         self._world = world.World(chosen.node, chosen.counting, chosen.dialects)
         self._pods = node_pods.NodePods(api, chosen.node, self._pod_changed)
+        self._teller = telling.Teller(api, chosen.node, self._pods, now=_now)
         self._starter = starting.Starter(
             self._world,
             self._pods,
@@ -82,9 +86,9 @@ class Agent:
             files=_files(chosen),
             places=_places(chosen),
             begun=self._begun,
+            way=gate.Way(release=self._release, tell=self._teller.about_waiting),
         )
         self._folder = folders.Folder(chosen.device_plugins)
-        self._teller = telling.Teller(api, chosen.node, self._pods, now=_now)
         self._served = serving.Served(
             self._world,
             self._pods,
@@ -99,7 +103,19 @@ class Agent:
             self._world,
             fence=str(self._fences.strongest.level),
             accelerator=chosen.accelerator_label,
-            changed=self._look,
+            changed=self._node_changed,
+        )
+        self._auditor = auditing.Auditor(
+            self._folder,
+            self._served.running,
+            auditing.Ways(
+                ask=functools.partial(pod_resources.counted, chosen.pod_resources),
+                taken=self._teller.about_taken,
+                back=self._teller.about_return,
+            ),
+        )
+        self._comparer = comparing.Comparer(
+            api, chosen.node, settings.unit(chosen.counting), differ=self._teller.about_unit
         )
         self._sweeper = sweeping.Sweeper(self._starter, self._fences, self._pods)
         self._readings = driver.Readings()
@@ -124,7 +140,7 @@ class Agent:
 
     async def work(self) -> NoReturn:
         """All that goes on."""
-        _say_fence(self._fences.strongest)
+        self._fences.say()
         self._world.driver = await driver.present()
         found = await driver.devices()
         self._world.set_devices(found)
@@ -157,6 +173,9 @@ class Agent:
         group.create_task(self._publisher.run())
         group.create_task(self._marker.run())
         group.create_task(self._teller.run())
+        group.create_task(self._auditor.run())
+        if aliyun.Aliyun.name in self._chosen.dialects:
+            group.create_task(self._comparer.run())
         group.create_task(self._sweep())
         group.create_task(self._renew())
         while True:
@@ -196,7 +215,7 @@ class Agent:
         ]
 
     def _grant(self, pod: pods.Pod) -> grants.Grant | None:
-        found = admitting.enforced(pod, self._world.node, self._world.settings)
+        found = self._starter.enforced(pod)
         return found if isinstance(found, grants.Grant) else None
 
     @contextlib.contextmanager
@@ -229,11 +248,18 @@ class Agent:
     def _look(self) -> None:
         self._due.set()
 
+    def _node_changed(self, node: nodes.Node) -> None:
+        self._auditor.compare(node.status.allocatable)
+        self._look()
+
     def _pod_changed(self, uid: str, pod: pods.Pod | None) -> None:
         if pod is not None:
             self._marker.look(uid)
         else:
             self._sweeper.release(uid)
+
+    def _release(self, uid: str) -> None:
+        self._sweeper.release(uid)
 
     def _begun(self, grant: grants.Grant, began: cdi.Started) -> None:
         self._marker.look(grant.pod.uid)
@@ -264,17 +290,6 @@ def _files(chosen: settings.Settings) -> driver_files.DriverFiles | None:
     if chosen.driver_files == "runtime":
         return None
     return driver_files.DriverFiles(chosen.driver_specs, optional=chosen.driver_files == "auto")
-
-
-def _say_fence(found: levels.Probe) -> None:
-    if found.available:
-        log.info("containers are held by the fence %s", found.level)
-    else:
-        log.warning(
-            "containers are told their share, and nobody holds them to it: %s; %s",
-            found.reason,
-            found.remedy,
-        )
 
 
 def _now() -> dt.datetime:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from partage.agent import counting, node_pods, world
 from partage.core import errors, grants
@@ -45,6 +45,10 @@ class Served:
     def problems(self) -> list[str]:
         """Why resources are not registered."""
         return [plugin.problem for plugin in self._plugins.values() if plugin.problem]
+
+    def running(self) -> Collection[plugins.Plugin]:
+        """Those that there are now."""
+        return self._plugins.values()
 
     def refresh(self, group: asyncio.TaskGroup) -> None:
         """Offer what the node has now; plugins that are new run in the group."""

@@ -60,6 +60,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return self.kubelet / "pod-resources" / "kubelet.sock"
 
 
+def unit(counting: base.Settings) -> str:
+    """The name of the unit that memory is counted in."""
+    return next(name for name, mib in UNITS_MIB.items() if mib == counting.memory_unit_mib)
+
+
 def chosen(flags: Mapping[str, Any]) -> Settings:
     """The settings that the flags of ``partage agent`` mean; a flag that is None was not given."""
     if not flags["node"]:

@@ -22,7 +22,16 @@ from typing import Protocol
 
 import msgspec
 
-from partage.agent import admitting, cdi, counting, driver_files, fencing, identity, node_pods
+from partage.agent import (
+    admitting,
+    cdi,
+    counting,
+    driver_files,
+    fencing,
+    gate,
+    identity,
+    node_pods,
+)
 from partage.core import cards, errors, grants
 from partage.dialects import base, native, pods, registry
 from partage.kubelet import checkpoint, pod_resources
@@ -31,12 +40,6 @@ log = logging.getLogger(__name__)
 
 _TURN_S = 5.0  # how long an old status is waited for; the kubelet gives up after 30 s
 _AGAIN_S = 0.2
-
-
-class NotGranted(errors.PartageError):
-    """A container whose cards nobody decided on, or that cannot have them."""
-
-    code = "not-granted"
 
 
 class Places(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,6 +82,7 @@ class Starter:
         files: driver_files.DriverFiles | None,
         places: Places,
         begun: Callable[[grants.Grant, cdi.Started], None],
+        way: gate.Way,
     ) -> None:
         self._world = world
         self._pods = known
@@ -89,16 +93,27 @@ class Starter:
         self.started: dict[str, cdi.Started] = {
             each.device: each for each in cdi.everything(places.cdi)
         }
+        self._gate = gate.Gate(world, known, self.started, self._granted, way)
 
     def allocated(self, resource: str, ids: frozenset[str]) -> str:
         """The name of the device that these IDs will be."""
         name = cdi.device(resource, ids)
         try:
             cdi.remove(self._places.cdi, name)
-            self.started.pop(name, None)
+            self._set_aside(name)
         except OSError as error:
             log.error("the specification of %s cannot be removed: %s", cdi.qualified(name), error)
         return cdi.qualified(name)
+
+    def _set_aside(self, name: str) -> None:
+        """The IDs are another container's now; what processes of the last one use still counts.
+
+        The kubelet gives IDs of a pod that was deleted by force away while its processes end.
+        """
+        before = self.started.pop(name, None)
+        if before is not None and self._fences.is_busy(before.tenant):
+            aside = msgspec.structs.replace(before, device=f"{name}.{before.uid}")
+            self.started[aside.device] = aside
 
     async def starting(self, resource: str, ids: frozenset[str]) -> None:
         """Make everything ready for the container with these IDs, or say why it cannot start.
@@ -113,14 +128,15 @@ class Starter:
             return
         name = cdi.device(resource, ids)
         claim = await self._claim(resource, ids)
-        pod = self._pods.known[claim.uid]
+        await self._gate.wait(lambda: self._granted(self._pod(claim)))
+        pod = self._pod(claim)
         grant = self._granted(pod)
         container = await self._container(claim, grant, pod, name)
-        self._admit(grant, container)
+        self._gate.admit(grant, container)
         leading = any(self._leading(pod, each, resource) for each in claim.containers)
         with self._counted(name, _started(grant, container, fencing.Put(""), resource, name)):
             put = await asyncio.to_thread(self._put, pod, container, claim.containers)
-            edits = await asyncio.to_thread(self._edits, grant, container) + put.edits
+            edits = await asyncio.to_thread(self._edits, pod, grant, container) + put.edits
             if not leading:
                 edits = msgspec.structs.replace(edits, hooks=())
             started = _started(grant, container, put, resource, name)
@@ -158,6 +174,15 @@ class Starter:
         cdi.remove(self._places.cdi, name)
         self.started.pop(name, None)
 
+    def enforced(self, pod: pods.Pod) -> grants.Grant | grants.Damage | None:
+        """A pod's grant as it is to be enforced, in the unit in which the pod was started."""
+        return admitting.enforced(pod, self._world.node, self._settings(pod))
+
+    def _settings(self, pod: pods.Pod) -> base.Settings:
+        ours = (each for each in list(self.started.values()) if each.uid == pod.metadata.uid)
+        before = next((read for each in ours if (read := gate.recorded(each))), None)
+        return admitting.counted_as(pod, self._world.node, self._world.settings, before)
+
     async def _claim(self, resource: str, ids: frozenset[str]) -> identity.Claim:
         claims = await self._claims(resource, ids)
         if not claims or any(claim.uid not in self._pods.known for claim in claims):
@@ -177,15 +202,18 @@ class Starter:
         await self._pods.catch_up()  # for their uids
         return identity.listed(listed, resource, ids, self._pods.uid_of)
 
+    def _pod(self, claim: identity.Claim) -> pods.Pod:
+        """The pod of a claim, which may have gone while its container waited."""
+        return self._pods.known[identity.only([claim], self._pods.known).uid]
+
     def _granted(self, pod: pods.Pod) -> grants.Grant:
-        world = self._world
-        found = admitting.enforced(pod, world.node, world.settings)
+        found = self.enforced(pod)
         if isinstance(found, grants.Grant):
             return found
         name = f"{pod.metadata.namespace}/{pod.metadata.name}"
         why = f"{found.field}: {found.problem}" if found else "it asks for no card in words we know"
-        raise NotGranted(
-            f"pod {name} has no grant for a card on node {world.node.name} ({why})",
+        raise gate.NotGranted(
+            f"pod {name} has no grant for a card on node {self._world.node.name} ({why})",
             instead="let kube-scheduler ask Partage's extender about this resource "
             "(managedResources in its configuration), then delete the pod to place it anew",
         )
@@ -209,38 +237,6 @@ class Starter:
             instead="the kubelet tries again by itself",
         )
 
-    def _admit(self, grant: grants.Grant, container: grants.ContainerGrant) -> None:
-        """Refuse what cannot be, and what does not go together with pods started before."""
-        ours = [each for each in self.started.values() if each.uid == grant.pod.uid]
-        if container.name not in {each.container for each in ours}:  # those that ran may go on
-            problem = admitting.sick(container, self._world.node)
-            if problem:
-                raise _refused(grant, problem, "wait until it is well, or delete the pod")
-        before = next((read for each in ours if (read := _read(each.grant))), None)
-        problem = admitting.moved(before, grant) if before is not None else ""
-        others = self._running(grant.pod.uid)
-        problem = problem or admitting.conflict(grant, others, self._world.node)
-        if problem:
-            raise _refused(grant, problem, "delete the pod to place it anew")
-
-    def _running(self, but: str) -> list[grants.Grant]:
-        """The grants of other pods that have been started and have not ended.
-
-        As they were then: who edits the record of his pod gets no room by it, and gives none away.
-        A pod that the API server does not know any more counts until it was swept away.
-        """
-        found: dict[str, grants.Grant] = {}
-        for each in self.started.values():
-            pod = self._pods.known.get(each.uid)
-            if each.uid == but or (pod is not None and pods.ended(pod)):
-                continue
-            granted = _read(each.grant)
-            if granted is None and pod is not None:
-                granted = self._granted(pod)
-            if granted is not None:
-                found[each.uid] = granted
-        return list(found.values())
-
     def _put(
         self, pod: pods.Pod, container: grants.ContainerGrant, names: Collection[str]
     ) -> fencing.Put:
@@ -252,9 +248,11 @@ class Starter:
             mounted=node_pods.mounted(pod, names),
         )
 
-    def _edits(self, grant: grants.Grant, container: grants.ContainerGrant) -> cdi.Edits:
+    def _edits(
+        self, pod: pods.Pod, grant: grants.Grant, container: grants.ContainerGrant
+    ) -> cdi.Edits:
         world = self._world
-        told = registry.environment(grant, container, world.node, world.settings)
+        told = registry.environment(grant, container, world.node, self._settings(pod))
         edits = cdi.Edits(env=tuple(f"{name}={text}" for name, text in told.items()))
         if self._files is None:
             return edits
@@ -284,16 +282,3 @@ def _started(
         device=name,
         grant=msgspec.json.encode(grant).decode(),
     )
-
-
-def _read(grant: str) -> grants.Grant | None:
-    """A grant as it was written down; None if another version of Partage wrote it."""
-    try:
-        return msgspec.json.decode(grant, type=grants.Grant)
-    except msgspec.MsgspecError:
-        return None
-
-
-def _refused(grant: grants.Grant, problem: str, instead: str) -> NotGranted:
-    pod = f"pod {grant.pod.namespace}/{grant.pod.name}"
-    return NotGranted(f"{pod} cannot have what it was granted: {problem}", instead=instead)

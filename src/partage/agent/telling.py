@@ -25,6 +25,9 @@ log = logging.getLogger(__name__)
 _MOST = 1000  # texts that wait for the API server; what comes then is in the log only
 
 SICK, WELL, NOT_SERVED = "CardUnhealthy", "CardRecovered", "ResourceNotServed"
+WAITING = "WaitingForCard"
+TAKEN, BACK = "RegistrationTaken", "RegisteredAnew"
+UNITS_DIFFER = "MemoryUnitsDiffer"
 
 
 class Text(msgspec.Struct, frozen=True):
@@ -58,6 +61,26 @@ class Teller:
         """A resource is not served."""
         log.error("%s", why)
         self._tell(Text(self._node, NOT_SERVED, why))
+
+    def about_taken(self, why: str) -> None:
+        """Another plugin has registered resources of this agent."""
+        log.error("%s", why)
+        self._tell(Text(self._node, TAKEN, why, news=True))
+
+    def about_return(self, how: str) -> None:
+        """The agent has its resources again, or will in a moment."""
+        log.warning("%s", how)
+        self._tell(Text(self._node, BACK, how, events.NORMAL, news=True))
+
+    def about_unit(self, why: str) -> None:
+        """Nodes of the cluster count memory in different units."""
+        log.warning("%s", why)
+        self._tell(Text(self._node, UNITS_DIFFER, why))
+
+    def about_waiting(self, pod: grants.Pod, why: str) -> None:
+        """A container of a pod waits for others to leave its card; that ends by itself."""
+        about = events.About("Pod", pod.name, pod.uid, pod.namespace)
+        self._tell(Text(about, WAITING, why, events.NORMAL))
 
     def about_cards(
         self,

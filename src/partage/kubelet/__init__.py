@@ -6,10 +6,11 @@
     errors          the tree of what can go wrong
     listings        the list of device IDs, as a message
     sockets         names of sockets, and what dead agents left
-    folders         the kubelet's folder, watched for its restarts by one poller
+    folders         the kubelet's folder, watched for restarts and other plugins by one poller
     channels        connections to the kubelet, and its refusals as errors
     turns           one call per set of IDs at a time
     services        what the kubelet asks of a plugin
+    standings       whether the kubelet still counts on a plugin
     plugins         one resource: served, registered, and registered again
     checkpoint      the kubelet's own record of who holds what, with pod UIDs
     pod_resources   the same as its API tells it, with pod names

@@ -1,4 +1,4 @@
-"""The kubelet's folder for plugins, watched for its restarts.
+"""The kubelet's folder for plugins, watched for its restarts and for other plugins.
 
 A kubelet that starts removes every socket in the folder, makes ``kubelet.sock`` anew, and knows no
 plugin. Pods whose containers start before their plugin is back fail for good, so it must be seen
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NoReturn
 
@@ -20,6 +20,7 @@ from partage.kubelet import sockets
 
 PATH = Path("/var/lib/kubelet/device-plugins")  # the kubelet takes no other
 LOOK_S = 0.1
+_SWEEP_EVERY = 10  # looks, while another agent has sockets here: it may be killed
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +33,10 @@ class Folder:
     def __init__(self, path: Path = PATH) -> None:
         self.path = path
         self.kubelet_socket = path / "kubelet.sock"
+        self.own: set[str] = set()  # the names of the sockets that plugins of this process have
+        self.others: Mapping[str, sockets.Identity] = {}  # those of other plugins, by name
         self._waiting: dict[asyncio.Event, Condition] = {}
+        self._looks = 0
 
     async def watch(self) -> NoReturn:
         """Remove what dead agents left, then look for changes, for ever."""
@@ -43,6 +47,7 @@ class Folder:
             before, kubelet = kubelet, self.kubelet()
             if kubelet != before:
                 self._say(kubelet)
+            self._look_around()
             for event, holds in self._waiting.items():
                 if holds(kubelet):
                     event.set()
@@ -76,6 +81,12 @@ class Folder:
             await event.wait()
         finally:
             del self._waiting[event]
+
+    def _look_around(self) -> None:
+        self._looks += 1
+        if self._looks % _SWEEP_EVERY == 0 and any(map(sockets.is_agents, self.others)):
+            sockets.sweep(self.path, but=self.own)
+        self.others = sockets.others(self.path, but=self.own | {self.kubelet_socket.name})
 
     def _say(self, kubelet: sockets.Identity | None) -> None:
         if kubelet is None:

@@ -1,12 +1,13 @@
 """One resource at the kubelet: served, registered, and registered again whenever need be.
 
 Each registration has a socket and a server of its own, which end with it; nothing is ever
-registered twice. It is done anew when the kubelet restarted, when our socket's file vanished, and
-when the kubelet has not listened to our list for a while: it then no longer counts on us, whatever
-the reason. Failures are tried again after a growing pause, which a new kubelet cuts short.
+registered twice. It is done anew when the kubelet restarted, when our socket's file vanished, when
+the kubelet has not listened to our list for a while, and when it counts no units of ours any more
+(:mod:`.standings`): it then no longer counts on us, whatever the reason. Failures are tried again
+after a growing pause, which a new kubelet cuts short.
 
-What it does not do: keep two agents of one node apart. Before 1.37 the last to register wins, and
-both go on trying, ever more slowly.
+What it does not do: keep two agents of one node apart. The last to register has the resource, and
+the other waits until that one is gone.
 """
 
 from __future__ import annotations
@@ -20,12 +21,24 @@ from typing import NoReturn
 
 from grpc import aio
 
-from partage.kubelet import channels, errors, folders, listings, services, sockets, turns
+from partage.kubelet import (
+    channels,
+    errors,
+    folders,
+    listings,
+    services,
+    sockets,
+    standings,
+    turns,
+)
+from partage.kubelet.standings import Standing
 from partage.kubelet.wire import device_plugin_pb2 as messages
 
 _VERSION = "v1beta1"
 _REGISTER_S = 15.0  # the kubelet connects to us meanwhile, for which it gives itself 10 s
-_PATIENCE_S = 5.0  # without a stream of the kubelet
+_PATIENCE_S = 5.0  # until the kubelet listens
+_HUNG_UP_S = 1.0  # after which a kubelet that has listened does not come back
+_SETTLING_S = 3.0  # a kubelet may take as long for a list of 200,000 units
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 30.0
 _CALM_S = 60.0  # after which pauses start small again
 _ANSWER_BYTES = 64 * 1024  # an Empty, in truth
@@ -47,22 +60,52 @@ class Plugin:
     ) -> None:
         self.resource = resource
         self._board = services.Board(listings.checked(resource, units))
+        self._healthy = _healthy(units)
         self._handler = handler
         self._folder = folder
         self._clock = clock
         self._starts = turns.Turns()
         self._service: services.Service | None = None  # the one that is registered
+        self._socket = Path()  # its own
+        self._told_at = clock()  # when the kubelet was last told other units
+        self._record = standings.Record()  # of that registration
         self._problem = f"{resource} is not registered yet"
 
     @property
     def registered(self) -> bool:
         """Whether the kubelet knows the resource and listens for changes of its units."""
-        return self._service is not None and self._service.watched
+        held = self._record.standing is Standing.HELD
+        return held and self._service is not None and self._service.watched
 
     @property
     def problem(self) -> str:
         """Why it is not registered; empty if it is."""
+        if self.standing is Standing.TAKEN:
+            return f"{self.resource} is not registered: another plugin has registered it since"
         return "" if self.registered else self._problem
+
+    @property
+    def standing(self) -> Standing:
+        """How the registration stands, as far as `judge` was told; held if there is none yet."""
+        return self._record.standing
+
+    @property
+    def healthy(self) -> frozenset[str]:
+        """The IDs of the units that the kubelet should count."""
+        return self._healthy
+
+    def judge(self, counted: frozenset[str]) -> None:
+        """The kubelet was asked which units it counts; that means nothing while it takes a list."""
+        service = self._service
+        settled = self._clock() - self._told_at >= _SETTLING_S
+        if service is None or not service.watched or not settled:
+            return
+        own = sockets.identity(self._socket)
+        rival = sockets.rival(self.resource, own, self._folder.others)
+        self._record.see(standings.judged(self._healthy, counted, rival))
+        quiet, service.quiet = service.quiet, self.standing is not Standing.HELD
+        if quiet and not service.quiet:
+            self._board.repeat()
 
     def update(self, units: Sequence[listings.Unit]) -> None:
         """Tell the kubelet these units instead of all others; nothing if they are the same.
@@ -70,6 +113,9 @@ class Plugin:
         A list that would not go through is a `BadListing`, and the present one stays.
         """
         self._board.update(listings.checked(self.resource, units))
+        self._healthy, before = _healthy(units), self._healthy
+        if self._healthy != before:
+            self._told_at = self._clock()
 
     async def run(self) -> NoReturn:
         """Serve until cancelled, whatever the kubelet does."""
@@ -93,9 +139,11 @@ class Plugin:
         service = services.Service(
             self.resource, self._board, self._handler, self._starts, clock=self._clock
         )
-        async with _served(service, sockets.new(self._folder.path, self.resource)) as socket:
+        path = sockets.new(self._folder.path, self.resource)
+        async with _served(service, path, self._folder.own) as socket:
             await self._register(socket.name)
-            self._service = service
+            self._service, self._socket, self._record = service, socket, standings.Record()
+            self._told_at = self._clock()
             self._problem = f"{self.resource} is registered, and the kubelet has yet to listen"
             log.info("%s is registered as %s", self.resource, socket.name)
             try:
@@ -136,20 +184,24 @@ class Plugin:
                 reason = "the kubelet stopped or restarted"
             elif sockets.identity(socket) is None:
                 reason = f"{socket} vanished"
-            elif alone_s > _PATIENCE_S:
+            elif alone_s > (_HUNG_UP_S if service.was_watched else _PATIENCE_S):
                 reason = "the kubelet does not listen any more"
+            elif self.standing is Standing.LOST:
+                reason = "another plugin took its place, and went"
             return reason != ""
 
         await self._folder.until(lost)
+        self._record = standings.Record()
         self._problem = f"{self.resource} has to be registered anew: {reason}"
         log.info("%s", self._problem)
 
 
 @contextlib.asynccontextmanager
-async def _served(service: services.Service, path: Path) -> AsyncIterator[Path]:
-    """The service on a socket of this path, which is removed in the end."""
+async def _served(service: services.Service, path: Path, own: set[str]) -> AsyncIterator[Path]:
+    """The service on a socket of this path, which is removed in the end, and ours until then."""
     server = aio.server()
     server.add_generic_rpc_handlers((service.methods(),))
+    own.add(path.name)
     try:
         _bind(server, path)
         await server.start()
@@ -157,6 +209,11 @@ async def _served(service: services.Service, path: Path) -> AsyncIterator[Path]:
     finally:
         await server.stop(None)
         sockets.remove(path)
+        own.discard(path.name)
+
+
+def _healthy(units: Sequence[listings.Unit]) -> frozenset[str]:
+    return frozenset(unit.id for unit in units if unit.healthy)
 
 
 def _bind(server: aio.Server, path: Path) -> None:

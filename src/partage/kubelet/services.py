@@ -56,6 +56,10 @@ class Board:
         if listing == self.listing:
             return
         self.listing = listing
+        self.repeat()
+
+    def repeat(self) -> None:
+        """Tell the list once more."""
         self.changed.set()
         self.changed = asyncio.Event()
 
@@ -76,6 +80,10 @@ class Service:
         self._clock = clock
         self._streams = 0
         self._alone_since = clock()
+        self.was_watched = False
+        # Another plugin has the resource. A kubelet that still listens to us would take our list
+        # for that one's, so it is not told changes until the resource is ours again.
+        self.quiet = False
 
     @property
     def watched(self) -> bool:
@@ -119,10 +127,12 @@ class Service:
 
     async def _list_and_watch(self, _: messages.Empty, context: _Context) -> None:
         self._streams += 1
+        self.was_watched = True
         try:
             while True:
                 changed = self._board.changed  # taken first: an update while we write is not lost
-                await context.write(self._board.listing)
+                if not self.quiet:
+                    await context.write(self._board.listing)
                 await changed.wait()
         finally:
             self._streams -= 1

@@ -2,18 +2,21 @@
 
 A name is used once. From 1.37 on the kubelet refuses a second registration of a socket to which it
 is connected, and forgets the connection; before, a name used again could be taken for the one
-whose file it just removed. So each has the process and a random part in it.
+whose file it just removed. So each has a random part in it; and a mark of its resource, by which
+another agent of the same node knows what it is for.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import logging
 import os
 import re
 import secrets
 import socket
 import stat
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from partage.kubelet import errors
@@ -39,7 +42,7 @@ def identity(path: Path) -> Identity | None:
 
 def new(folder: Path, resource: str) -> Path:
     """A path for a socket that nobody has used."""
-    tail = f"{os.getpid()}-{secrets.token_hex(4)}{_SUFFIX}"
+    tail = f"{_mark(resource)}-{secrets.token_hex(4)}{_SUFFIX}"
     slug = re.sub(r"[^A-Za-z0-9]+", "-", resource)[:_LONGEST_SLUG]
     room = _LONGEST_PATH - len(os.fsencode(folder / f"{_PREFIX}-{tail}"))
     if room < 0:
@@ -56,12 +59,43 @@ def remove(path: Path) -> None:
         path.unlink()
 
 
-def sweep(folder: Path) -> None:
-    """Remove sockets of ours at which nobody listens any more."""
+def sweep(folder: Path, *, but: Collection[str] = ()) -> None:
+    """Remove sockets of ours at which nobody listens any more; some names are known to be well."""
     for path in folder.glob(f"{_PREFIX}*{_SUFFIX}"):
-        if _is_dead(path):
+        if path.name not in but and _is_dead(path):
             log.info("%s was left by an agent that is gone, and is removed", path)
             remove(path)
+
+
+def others(folder: Path, *, but: Collection[str]) -> Mapping[str, Identity]:
+    """The sockets of a folder by name, without those that are named."""
+    found: dict[str, Identity] = {}
+    with contextlib.suppress(OSError):  # no kubelet has been here yet
+        for path in folder.iterdir():
+            known = None if path.name in but or not path.is_socket() else identity(path)
+            if known is not None:
+                found[path.name] = known
+    return found
+
+
+def is_agents(name: str) -> bool:
+    """Whether a socket is that of an agent of Partage, by its name."""
+    return name.startswith(_PREFIX) and name.endswith(_SUFFIX)
+
+
+def rival(resource: str, own: Identity | None, there: Mapping[str, Identity]) -> str:
+    """The youngest socket of another agent for a resource; empty if ours is the youngest."""
+    made_ns = 0 if own is None else own[2]
+    younger = [
+        (made[2], name)
+        for name, made in there.items()
+        if is_agents(name) and f"-{_mark(resource)}-" in name and made[2] > made_ns
+    ]
+    return max(younger, default=(0, ""))[1]
+
+
+def _mark(resource: str) -> str:
+    return hashlib.sha256(resource.encode()).hexdigest()[:6]
 
 
 def _is_dead(path: Path) -> bool:

@@ -1,0 +1,182 @@
+"""A container whose room a deleted pod still uses waits for the end of that one, and no longer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import IO
+
+import msgspec
+import pytest
+
+from partage.agent import fencing, gate, identity
+from partage.dialects import pods
+from partage.fence import files, layout, locks, roots, tenants
+from tests.agent import making
+from tests.agent.making import MEMORY
+from tests.agent.test_containers_are_started import P0, Bench
+
+P1, P2 = frozenset({"p1"}), frozenset({"p2"})
+
+
+class Old:
+    """A pod of 12 GiB that has been started, and whose process has a card until it is ended."""
+
+    def __init__(self, bench: Bench, region: Path) -> None:
+        self._bench = bench
+        with files.mapped(region, layout.Region) as mapped:
+            mapped.slots_used = 1
+        self._process: IO[bytes] = region.open("r+b")
+        assert locks.take(self._process.fileno(), 0)
+
+    def delete(self) -> None:
+        """By force: the API server knows nothing of it any more, and its process runs on."""
+        del self._bench.pods.known["uid-old"]
+        self._bench.sweeper().release("uid-old")
+
+    def end(self) -> None:
+        """The process is gone, and with it what it held; nobody is told."""
+        self._process.close()
+
+    def end_at(self, moment_s: float) -> None:
+        """The process ends when so much time has passed."""
+        self._bench.passing = lambda now_s: self.end() if now_s >= moment_s else None
+
+
+@pytest.fixture
+def bench(tmp_path: Path, fences: fencing.Fences) -> Bench:
+    """A node with two cards of 16 GiB, and nothing on it."""
+    return Bench(tmp_path, fences)
+
+
+@pytest.fixture
+async def old(bench: Bench, root: roots.Root) -> AsyncIterator[Old]:
+    """The pod ``old``, on the first card."""
+    bench.add(making.pod("old", {MEMORY: 12}), P0)
+    await bench.start(P0)
+    made = Old(bench, tenants.read(root, "uid-old.main").region_path)
+    yield made
+    made.end()
+
+
+def deleting(pod: pods.Pod) -> pods.Pod:
+    """The same pod in its grace period."""
+    replace = msgspec.structs.replace
+    meta = replace(pod.metadata, deletion_timestamp="2026-11-17T00:00:00Z")
+    return replace(pod, metadata=meta)
+
+
+async def test_it_starts_as_soon_as_the_last_process_has_ended(bench: Bench, old: Old) -> None:
+    """Within the same call of the kubelet, which would come again ten seconds later."""
+    old.delete()
+    old.end_at(1.5)
+    bench.add(making.pod("next", {MEMORY: 12}), P1)
+    await bench.start(P1)
+    assert bench.now_s == pytest.approx(1.5)
+    assert [each.uid for each in bench.starter.started.values()] == ["uid-next"]
+    assert bench.fences.names() == ["uid-next.main"]
+    assert bench.told == []  # it took too short a time to be worth a word
+
+
+async def test_what_has_ended_before_is_not_waited_for(bench: Bench, old: Old) -> None:
+    """Nobody said so, and the sweep comes later."""
+    old.delete()
+    old.end()
+    bench.add(making.pod("next", {MEMORY: 12}), P1)
+    await bench.start(P1)
+    assert bench.now_s == 0
+
+
+async def test_the_ids_of_the_old_one_make_no_difference(bench: Bench, old: Old) -> None:
+    """The kubelet gives them away at once, and what is used still counts until it is not."""
+    old.delete()
+    old.end_at(1.5)
+    bench.add(making.pod("next", {MEMORY: 12}), P0)
+    await bench.start(P0)
+    assert bench.now_s == pytest.approx(1.5)
+    assert [each.uid for each in bench.starter.started.values()] == ["uid-next"]
+    assert len(bench.written()) == 1
+    assert bench.fences.names() == ["uid-next.main"]
+
+
+async def test_whoever_waits_is_told_for_whom(bench: Bench, old: Old) -> None:
+    """After a while, once, as an event of the pod: it is no error yet."""
+    old.delete()
+    old.end_at(6)
+    bench.add(making.pod("next", {MEMORY: 12}), P1)
+    await bench.start(P1)
+    [(name, why)] = bench.told
+    assert name == "next"
+    assert "waits for pod lab/old (uid-old), which was deleted and still has processes" in why
+    assert "12288 MiB are granted beside 12288 MiB" in why
+
+
+async def test_it_is_not_waited_for_ever(bench: Bench, old: Old) -> None:
+    """The kubelet gives up after 30 s; before that it is told to try again, and why."""
+    old.delete()
+    bench.add(making.pod("next", {MEMORY: 12}), P1)
+    with pytest.raises(gate.NotGranted) as caught:
+        await bench.start(P1)
+    assert 15 < bench.now_s < 25
+    assert "pod lab/next has to wait for pod lab/old (uid-old), which was deleted" in (
+        caught.value.what
+    )
+    assert caught.value.instead.startswith("wait: ")
+    assert "delete" not in caught.value.instead
+    old.end()
+    await bench.start(P1)
+
+
+async def test_others_start_meanwhile(bench: Bench, old: Old) -> None:
+    """Each container waits for itself; what fits beside the old one need not wait."""
+    old.delete()
+    waits = asyncio.Event()
+
+    def stand_still(_now_s: float) -> None:
+        bench.now_s = 0.1
+        waits.set()
+
+    bench.passing = stand_still
+    bench.add(making.pod("next", {MEMORY: 12}), P1)
+    bench.add(making.pod("small", {MEMORY: 4}), P2)
+    waiting = asyncio.create_task(bench.start(P1))
+    await waits.wait()
+    await bench.start(P2)
+    assert not waiting.done()
+    old.end()
+    await waiting
+
+
+async def test_a_pod_in_its_grace_period_is_waited_for_and_not_swept(
+    bench: Bench, old: Old
+) -> None:
+    """It may use its card again until the last moment, also if it does not now."""
+    bench.pods.add(deleting(bench.pods.known["uid-old"]))
+    old.end()
+    bench.passing = lambda now_s: old.delete() if now_s == pytest.approx(1) else None
+    bench.add(making.pod("next", {MEMORY: 12}), P1)
+    await bench.start(P1)
+    assert bench.now_s == pytest.approx(1)
+
+
+async def test_somebody_who_stays_is_not_waited_for(bench: Bench, old: Old) -> None:
+    """That another one leaves would not help: the advice is another, and comes at once."""
+    bench.add(making.pod("stays", {MEMORY: 4}), P2)
+    await bench.start(P2)
+    old.delete()
+    bench.add(making.pod("next", {MEMORY: 13}), P1)
+    with pytest.raises(gate.NotGranted) as caught:
+        await bench.start(P1)
+    assert bench.now_s == 0
+    assert caught.value.instead == "delete the pod to place it anew"
+
+
+async def test_a_pod_that_goes_while_it_waits_waits_no_longer(bench: Bench, old: Old) -> None:
+    """Its IDs may be another's next."""
+    old.delete()
+    bench.add(making.pod("next", {MEMORY: 12}), P1)
+    bench.passing = lambda _: bench.pods.known.clear()
+    with pytest.raises(identity.Unidentified):
+        await bench.start(P1)
+    assert bench.now_s == pytest.approx(0.1)
