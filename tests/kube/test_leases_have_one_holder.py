@@ -117,6 +117,32 @@ async def test_a_lease_of_nobody_is_taken_at_once(
         assert leads(a)
 
 
+async def test_a_lease_that_was_given_back_is_given(stage: candidates.Stage) -> None:
+    """All work of the holder before is done."""
+    stage.keeper.store(lease_of({"holderIdentity": ""}))
+    async with stage.competing("a") as a:
+        assert a.given
+
+
+async def test_a_lease_that_was_deleted_is_not_given(stage: candidates.Stage) -> None:
+    """Somebody may have led meanwhile, and their work may be under way."""
+    stage.keeper.store(lease_of({"holderIdentity": ""}))
+    async with stage.competing("a") as a:
+        stage.keeper.stored = None
+        await stage.time.pass_s(4.0)
+        assert leads(a)
+        assert not a.given
+
+
+async def test_a_lease_that_expired_is_not_given(stage: candidates.Stage) -> None:
+    """Its holder did not say that its work was done."""
+    stage.keeper.store(lease_of(HELD_BY_ANOTHER))
+    async with stage.competing("b") as b:
+        await stage.time.pass_s(20.0)
+        assert leads(b)
+        assert not b.given
+
+
 async def test_what_others_wrote_on_it_stays(stage: candidates.Stage) -> None:
     """Labels are not ours to remove."""
     stage.keeper.store(lease_of({}))

@@ -24,7 +24,7 @@ from typing import Generic, Self, TypeVar
 import aiohttp
 import msgspec
 
-from partage.kube import credentials, errors, lines, sockets, wire
+from partage.kube import credentials, errors, lines, posting, sockets, wire
 
 T = TypeVar("T")
 
@@ -32,7 +32,7 @@ IDLE_S = 90.0  # of a stream; bookmarks come once a minute
 LARGEST_ANSWER = 64 * 1024 * 1024  # bytes; a page of 500 large pods has about 10 MiB
 _LARGEST_REFUSAL = 64 * 1024
 _CONNECT_S = 10.0
-_CONNECTIONS = 16  # more only make the server shake more hands
+CONNECTIONS = 16  # more only make the server shake more hands
 _KEEP_ALIVE_S = 60.0  # the server closes idle connections after 90 s, and must not be first
 _JSON = "application/json"
 _NO_QUERY: Mapping[str, str] = {}
@@ -56,23 +56,32 @@ class Page(msgspec.Struct, Generic[T], frozen=True):
 class Api:
     """A connection to one API server; use it as ``async with Api(credentials) as api``."""
 
-    def __init__(self, credentials: credentials.Credentials, *, timeout_s: float = 30.0) -> None:
+    def __init__(
+        self,
+        credentials: credentials.Credentials,
+        *,
+        timeout_s: float = 30.0,
+        connections: int = CONNECTIONS,
+    ) -> None:
         self._credentials = credentials
+        self._connections = connections
         self._timeout_s = timeout_s
         self._open: aiohttp.ClientSession | None = None
         self._sockets = sockets.Sockets()
+        self._poster: posting.Poster | None = None
 
     async def __aenter__(self) -> Self:
         """Open the session; connections are made when needed."""
         self._open = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
-                limit=_CONNECTIONS,
+                limit=self._connections,
                 keepalive_timeout=_KEEP_ALIVE_S,
                 socket_factory=self._sockets.made,
             ),
             cookie_jar=aiohttp.DummyCookieJar(),
             headers={"Accept": _JSON, "Accept-Encoding": "identity", "User-Agent": "partage"},
         )
+        self._poster = posting.Poster(self._credentials.server, connections=self._connections)
         return self
 
     async def __aexit__(
@@ -84,7 +93,9 @@ class Api:
         """Close all connections."""
         await self._session.close()
         await self._sockets.close()
-        self._open = None
+        if self._poster is not None:
+            await self._poster.close()
+        self._open = self._poster = None
 
     async def get(self, path: str, form: type[T], query: Mapping[str, str] = _NO_QUERY) -> T:
         """One object, or a list as it comes."""
@@ -93,8 +104,11 @@ class Api:
 
     async def create(self, path: str, body: object, *, timeout_s: float | None = None) -> bytes:
         """Make a new object; the answer is the object as stored."""
-        call = _Call("POST", path, body=msgspec.json.encode(body))
-        return await self._answer(call, timeout_s)
+        encoded = msgspec.json.encode(body)
+        if self._poster is None or not posting.plain(path):
+            return await self._answer(_Call("POST", path, body=encoded), timeout_s)
+        total_s = self._timeout_s if timeout_s is None else timeout_s
+        return await self._posted(path, encoded, total_s)
 
     async def replace(self, path: str, body: object, form: type[T]) -> T:
         """Put an object in place of what is there, if its ``resourceVersion`` is still that."""
@@ -147,6 +161,30 @@ class Api:
         async with self._response(call, patience) as response:
             yield lines.Lines(_Chunks(response, call))
 
+    async def _posted(self, path: str, body: bytes, timeout_s: float) -> bytes:
+        headers = await self._credentials.headers()
+        answer = await self._post(path, body, headers, timeout_s)
+        if answer.status == 401:
+            await self._renew(headers)
+            answer = await self._post(path, body, await self._credentials.headers(), timeout_s)
+        if answer.status >= 300:
+            raise errors.from_answer(
+                answer.status,
+                answer.body,
+                request=f"POST {path}",
+                retry_after_s=_seconds(answer.retry_after),
+            )
+        return answer.body
+
+    async def _post(
+        self, path: str, body: bytes, headers: Mapping[str, str], timeout_s: float
+    ) -> posting.Answer:
+        known = self._credentials
+        if self._poster is None:
+            raise RuntimeError("use `async with Api(...) as api`")
+        way = posting.Way(known.ssl, known.server_name)
+        return await self._poster.post(path, body, headers, way, timeout_s)
+
     async def _answer(self, call: _Call, timeout_s: float | None = None) -> bytes:
         total_s = self._timeout_s if timeout_s is None else timeout_s
         patience = aiohttp.ClientTimeout(total=total_s, sock_connect=min(total_s, _CONNECT_S))
@@ -169,9 +207,13 @@ class Api:
         if response.status != 401:
             return response
         response.release()
-        if headers == await self._credentials.headers():  # nobody else has renewed it meanwhile
-            self._credentials.forget()
+        await self._renew(headers)
         return await self._send(call, await self._credentials.headers(), patience)
+
+    async def _renew(self, refused: Mapping[str, str]) -> None:
+        """The server does not take this login any more."""
+        if refused == await self._credentials.headers():  # nobody else has renewed it meanwhile
+            self._credentials.forget()
 
     async def _send(
         self, call: _Call, headers: Mapping[str, str], patience: aiohttp.ClientTimeout

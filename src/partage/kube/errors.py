@@ -101,9 +101,14 @@ class Forbidden(ApiError):
 
 
 class NotFound(ApiError):
-    """There is no such object, or no such resource."""
+    """There is no such object, or no such resource; or there is no API server at that address."""
 
     code = "kube-not-found"
+
+    @property
+    def certain(self) -> bool:
+        """Whether an API server says so; a proxy that knows nothing answers 404, too."""
+        return self.reason == "NotFound"
 
 
 class Conflict(ApiError):

@@ -53,6 +53,7 @@ class Lease:
     ) -> None:
         self.acquired = asyncio.Event()  # set while leading
         self.term = 0  # how often we began to lead: work of an earlier term is not to be finished
+        self.given = False  # whether the holder before us gave it back, with all its work done
         self._api = api
         self._folder = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
         self._path = f"{self._folder}/{name}"
@@ -137,6 +138,8 @@ class Lease:
             return
         if self._may_take(record.spec):
             await self._write(record)
+            if not self.acquired.is_set():
+                self.given = record.spec.holder_identity == ""
         else:
             self._lose()
 
@@ -163,6 +166,7 @@ class Lease:
         await self._api.create(self._folder, record)
         self._record = None  # the next renewal reads it
         self._renewed_at = began_at
+        self.given = False  # whoever had it before did not say goodbye
 
     async def _write(self, record: _Record) -> None:
         began_at = self._clock()

@@ -39,7 +39,12 @@ async def _bound(runner: web.AppRunner, address: Address) -> None:
     try:
         await web.TCPSite(runner, address.host, address.port, ssl_context=address.tls).start()
     except OSError as error:
-        raise errors.InputError(
-            f"cannot listen on {address.host} port {address.port}: {error.strerror or error}",
-            instead="choose another with --address or --port",
-        ) from error
+        raise refused(address, error) from error
+
+
+def refused(address: Address, error: OSError) -> errors.InputError:
+    """Why nobody can listen there."""
+    return errors.InputError(
+        f"cannot listen on {address.host} port {address.port}: {error.strerror or error}",
+        instead="choose another with --address or --port",
+    )
