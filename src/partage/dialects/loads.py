@@ -13,7 +13,7 @@ from collections.abc import Mapping
 import msgspec
 
 from partage.core import errors, quantities
-from partage.dialects import pods
+from partage.dialects import pods, reading
 
 _MILLI = 1000
 
@@ -48,7 +48,8 @@ def of(pod: pods.Pod) -> Load:
 
 def amounts(resources: Mapping[str, pods.Amount]) -> Load:
     """The CPU and memory among some resources."""
-    return _read(str(resources.get("cpu", 0)), str(resources.get("memory", 0)))
+    cpu, memory = resources.get("cpu", 0), resources.get("memory", 0)
+    return _read(reading.as_text(cpu), reading.as_text(memory))
 
 
 def _larger(one: Load, other: Load) -> Load:

@@ -30,9 +30,11 @@ CEILING = "partage.dev/compute-ceiling"
 POLICY = "partage.dev/policy"
 FENCE = "partage.dev/fence"  # the weakest fence that will do, for pods of every dialect
 GRANT = "partage.dev/grant"
+LOOKED_AT = "partage.dev/looked-at"  # when the extender made sure what became of a pod
 
 DOMAIN = "partage.dev/"
-_ANNOTATIONS = (CARDS, MODELS, UUIDS, QOS, CEILING, POLICY, FENCE, GRANT)
+_ANNOTATIONS = (CARDS, MODELS, UUIDS, QOS, CEILING, POLICY, FENCE)
+_MARKS = (GRANT, LOOKED_AT)  # which Partage writes, on pods that may ask in its words
 FENCES = ("driver", "mps", "hook", "advisory")  # from the strongest
 
 ENFORCED_LABEL = "partage.dev/memory"
@@ -109,7 +111,7 @@ def _check_names(pod: pods.Pod) -> None:
             instead = "write " + " or ".join(Native.resources)
             raise errors.DemandError(field, "there is no such resource", instead=instead)
     for annotation in pod.metadata.annotations:
-        if annotation.startswith(DOMAIN) and annotation not in _ANNOTATIONS:
+        if annotation.startswith(DOMAIN) and annotation not in (*_ANNOTATIONS, *_MARKS):
             instead = "write " + " or ".join(_ANNOTATIONS)
             raise reading.annotation_error(annotation, "there is no such word", instead=instead)
 

@@ -44,6 +44,30 @@ class Address(msgspec.Struct, frozen=True):
     address: str = ""
 
 
+REPELLING = ("NoSchedule", "NoExecute")  # effects of taints
+
+
+class Taint(msgspec.Struct, frozen=True):
+    """What keeps pods away that do not tolerate it."""
+
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+
+    def __str__(self) -> str:
+        """As kubectl writes it."""
+        return (
+            f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
+        )
+
+
+class Spec(msgspec.Struct, frozen=True):
+    """Whether pods may come."""
+
+    unschedulable: bool = False
+    taints: tuple[Taint, ...] = ()
+
+
 class Status(msgspec.Struct, frozen=True, rename="camel"):
     """What the kubelet reports."""
 
@@ -57,6 +81,7 @@ class Node(msgspec.Struct, frozen=True, rename="camel"):
 
     metadata: Metadata = Metadata()
     status: Status = Status()
+    spec: Spec = Spec()
 
     def amount(self, resource: str) -> int:
         """What the node's capacity says of a resource; 0 if nothing, or nothing readable."""

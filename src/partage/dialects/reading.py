@@ -184,16 +184,16 @@ def _amount(spot: pods.Spot, resource: str, allowed: Range) -> int:
 
 def _whole(field: str, written: pods.Amount, allowed: Range) -> int:
     try:
-        number = quantities.whole(_text(written))
+        number = quantities.whole(as_text(written))
     except errors.QuantityError as error:
         raise errors.DemandError(field, error.what, instead=f"write {allowed.what}") from None
     if not allowed.least <= number <= allowed.most:
-        problem = f"{_text(written)} is not from {allowed.least} to {allowed.most}"
+        problem = f"{as_text(written)} is not from {allowed.least} to {allowed.most}"
         raise errors.DemandError(field, problem, instead=f"write {allowed.what}")
     return number
 
 
-def _text(written: pods.Amount) -> str:
+def as_text(written: pods.Amount) -> str:
     """The amount as text; Python refuses to print integers of thousands of digits."""
     if isinstance(written, int):
         return str(max(-quantities.LARGEST, min(written, quantities.LARGEST)))

@@ -190,7 +190,7 @@ def trimmed(pod: pods.Pod) -> pods.Pod:
     kept = {
         name: text if len(text) <= _LONGEST_KEPT else text[:_LONGEST_SHOWN]
         for name, text in pod.metadata.annotations.items()
-        if name.startswith(_PREFIXES)
+        if name.startswith(PREFIXES)
     }
     return msgspec.structs.replace(
         pod, metadata=msgspec.structs.replace(pod.metadata, annotations=kept)
@@ -200,7 +200,7 @@ def trimmed(pod: pods.Pod) -> pods.Pod:
 # Records of dozens of containers are shorter; what is cut stays unreadable.
 _LONGEST_KEPT = 1 << 15
 _LONGEST_SHOWN = 64
-_PREFIXES = (
+PREFIXES = (  # of the annotations that dialects read
     native.DOMAIN,
     "ALIYUN_COM_",
     "scheduler.framework.gpushare.",
