@@ -205,6 +205,9 @@ async def test_the_unit_of_memory_is_what_most_nodes_count(
 
     found = yaml.safe_load(result.out)
     assert [each["object"] for each in found["problems"]] == ["node a-gib (unit)"]
+    text = found["problems"][0]["text"]
+    assert text.startswith("it counts aliyun.com/gpu-mem in GiB, and the cluster in MiB; ")
+    assert text.endswith("start its agent or plugin with --memory-unit MiB")
     assert found["nodes"][2]["cards"][0]["used_mib"] == 3072
 
 

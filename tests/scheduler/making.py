@@ -10,7 +10,16 @@ from typing import Any
 
 from partage.core import cards, fleet
 from partage.dialects import base, nodes, pods
-from partage.scheduler import deciding, filtering, gpushare, mirror, preempting, units
+from partage.scheduler import (
+    binds,
+    deciding,
+    filtering,
+    gpushare,
+    mirror,
+    preempting,
+    questions,
+    units,
+)
 
 MEMORY = "aliyun.com/gpu-mem"
 COUNT = "aliyun.com/gpu-count"
@@ -41,9 +50,15 @@ class World:
             freed=self.freed.append,
         )
         self.decider = deciding.Decider(self.mirror, clock=self.clock, hold_s=15.0)
-        self.own = filtering.Filter(self.decider, limit=limit)
+        self.questions = questions.Questions(clock=self.clock)
+        self.own = filtering.Filter(self.decider, self.questions, limit=limit)
         self.old = gpushare.Gpushare(self.decider)
         self.preemption = preempting.Preemption(self.decider)
+
+    @property
+    def binds(self) -> binds.Binds:
+        """What is held, under way, or in doubt."""
+        return self.decider.binds
 
     @property
     def fleet(self) -> fleet.Fleet:
@@ -115,12 +130,19 @@ def pod(
     annotations: Mapping[str, str] | None = None,
     phase: str = "",
     cpu: str = "",
+    version: int = 0,
 ) -> pods.Pod:
     """A pod of one container."""
     amounts = dict(limits or {})
     requests: dict[str, pods.Amount] = {"cpu": cpu} if cpu else {}
     return pods.Pod(
-        pods.Metadata(name, "default", uid or f"uid-{name}", annotations or {}),
+        pods.Metadata(
+            name,
+            "default",
+            uid or f"uid-{name}",
+            annotations or {},
+            resource_version=str(version) if version else "",
+        ),
         pods.Spec((pods.Container("main", pods.Resources(amounts, requests)),), node_name=on),
         pods.Status(phase),
     )

@@ -19,10 +19,13 @@ class Server(kube.Api):
 
     def __init__(self) -> None:
         """Nothing is connected."""
-        self.pod: pods.Pod | None = making.pod("p", {making.MEMORY: 3})
+        self.pod: pods.Pod | None = making.pod("p", {making.MEMORY: 3}, version=7)
         self.answers: list[Exception | None] = []
         self.bindings: list[dict[str, Any]] = []
         self.reads = 0
+        self.patches: list[str] = []
+        self.written: list[dict[str, Any]] = []  # their bodies
+        self.refusal: Exception | None = None  # of patches
         self.away = False
         self.gate = asyncio.Event()
         self.gate.set()
@@ -36,6 +39,20 @@ class Server(kube.Api):
         if self.pod is None:
             raise kube_errors.NotFound(404, "NotFound", "no pod")
         return self.pod
+
+    async def patch(self, path: str, body: object, *, kind: Any = None) -> bytes:
+        """Give the pod a newer version."""
+        self.patches.append(path)
+        self.written.append(json.loads(msgspec.json.encode(body)))
+        if self.away:
+            raise kube_errors.Unreachable("no answer", sent=False)
+        if self.refusal is not None:
+            raise self.refusal
+        assert self.pod is not None
+        newer = str(self.pod.metadata.version + 1)
+        meta = msgspec.structs.replace(self.pod.metadata, resource_version=newer)
+        self.pod = msgspec.structs.replace(self.pod, metadata=meta)
+        return msgspec.json.encode(self.pod)
 
     async def create(self, path: str, body: object, *, timeout_s: float | None = None) -> bytes:
         """Take a Binding."""

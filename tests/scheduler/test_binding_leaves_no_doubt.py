@@ -9,8 +9,8 @@ import pytest
 
 from partage.dialects import base, pods
 from partage.kube import errors as kube_errors
-from partage.scheduler import binding, names
-from tests.scheduler import making, scripted
+from partage.scheduler import binds, names
+from tests.scheduler import making, scripted, wiring
 from tests.scheduler.making import GIB
 
 
@@ -22,14 +22,8 @@ class Bench:
         for name in node_names or ("n1", "n2"):
             self.world.mirror.nodes.put(making.node(name))
         self.server = scripted.Server()
-        self.stopped = ""
-        self.binder = binding.Binder(
-            self.world.decider,
-            self.server,
-            now_ns=lambda: 1_700_000_000_000_000_000,
-            allowed=lambda: self.stopped,
-            timeout_s=4,
-        )
+        self.wired = wiring.Wired(self.world, self.server)
+        self.binder = self.wired.binder
 
     async def bind(self, node: str = "n1", uid: str = "uid-p") -> str:
         """What bind answers."""
@@ -39,7 +33,7 @@ class Bench:
 
     def filter(self) -> list[str]:
         """What filter answers about the pod."""
-        pod = making.wire_pod("p", {making.MEMORY: "3"})
+        pod = making.wire_pod("p", {making.MEMORY: "3"}, resourceVersion="7")
         found: list[str] = self.world.filter(making.args(pod, ["n1", "n2"]))["NodeNames"]
         return found
 
@@ -49,7 +43,9 @@ class Bench:
 
 
 def _bound_to(node: str) -> pods.Pod:
-    return making.pod("p", {making.MEMORY: 3}, on=node, annotations=making.gpushare_record(3, 1))
+    return making.pod(
+        "p", {making.MEMORY: 3}, on=node, annotations=making.gpushare_record(3, 1), version=8
+    )
 
 
 def _conflict() -> kube_errors.Conflict:
@@ -64,6 +60,7 @@ async def test_a_binding_carries_uid_node_grant_and_annotations() -> None:
     (sent,) = bench.server.bindings
     assert sent["target"] == {"apiVersion": "v1", "kind": "Node", "name": "n1"}
     assert sent["metadata"]["uid"] == "uid-p"
+    assert sent["metadata"]["resourceVersion"] == "7"
     assert sent["metadata"]["annotations"]["ALIYUN_COM_GPU_MEM_POD"] == "3"
     assert '"uid":"uid-p","node":"n1"' in sent["metadata"]["annotations"]["partage.dev/grant"]
     assert bench.server.reads == 0
@@ -92,65 +89,168 @@ async def test_without_a_filter_before_the_pod_is_read() -> None:
 @pytest.mark.parametrize(
     "error",
     [
-        kube_errors.NotFound(404, "NotFound", "gone"),
         kube_errors.Forbidden(403, "Forbidden", "no"),
+        kube_errors.Invalid(422, "Invalid", "no"),
         kube_errors.Unreachable("refused", sent=False),
         kube_errors.TooManyRequests(429, "TooManyRequests", "later"),
     ],
     ids=lambda error: type(error).__name__,
 )
-async def test_a_bind_that_failed_leaves_no_trace(error: Exception) -> None:
-    """The reason is in the answer, and the room is free again."""
-    bench = Bench()
+async def test_a_binding_that_was_declined_leaves_its_hold_for_the_retry(error: Exception) -> None:
+    """The reason is in the answer; nothing is in doubt, and without a retry the hold expires."""
+    bench = Bench("n1")
     bench.filter()
     bench.server.answers = [error]
     assert str(error) in await bench.bind()
-    assert bench.used_mib() == bench.used_mib("n2") == 0
-    assert bench.world.fleet.holds == 0
+    assert isinstance(bench.world.binds.of("uid-p"), binds.Held)
+    assert bench.used_mib() == 3 * GIB
+    assert not bench.binder.busy
+    bench.world.clock.now += 16
+    bench.world.binds.expire()
+    assert bench.used_mib() == 0
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        kube_errors.Unreachable("timed out", sent=True),
-        kube_errors.ServerError(500, "InternalError", "etcdserver: request timed out"),
-    ],
-    ids=lambda error: type(error).__name__,
-)
-async def test_an_unknown_outcome_keeps_the_room_for_longer_than_a_request_lives(
-    error: Exception,
-) -> None:
-    """The Binding may have happened; until that is known nobody else gets the room."""
+DOUBTS = [
+    kube_errors.Unreachable("timed out", sent=True),
+    kube_errors.ServerError(500, "InternalError", "etcdserver: request timed out"),
+    kube_errors.ServerError(504, "Timeout", "no answer in time"),
+    kube_errors.BadAnswer("half a line"),
+    kube_errors.NotFound(404, "NotFound", "a proxy that knows nothing says so, too"),
+]
+
+
+@pytest.mark.parametrize("error", DOUBTS, ids=lambda error: str(error)[:12])
+async def test_while_nobody_answers_a_doubt_stays(error: Exception) -> None:
+    """Time alone proves nothing: the pod has to be asked."""
     bench = Bench()
     bench.server.answers = [error]
     assert await bench.bind() != ""
-    bench.world.clock.now += 60
-    bench.world.decider.expire()
+    bench.server.away = True
+    for _ in range(20):
+        bench.world.clock.now += 50
+        await bench.wired.doubts.settle()
+        bench.world.binds.expire()
     assert bench.used_mib() == 3 * GIB
+    assert bench.binder.busy
     assert bench.filter() == ["n1"]  # it may be bound there already, so nowhere else
-    bench.world.clock.now += 60
-    await bench.binder.settle()  # nothing that was sent can happen any more, so the pod knows
-    assert bench.used_mib() == 0
-    assert not bench.binder.busy
 
 
-async def test_while_the_server_is_away_a_doubt_stays() -> None:
-    """Time alone proves nothing: the pod has to be read."""
+@pytest.mark.parametrize(
+    "second",
+    [
+        kube_errors.Unreachable("connection refused", sent=False),
+        kube_errors.TooManyRequests(429, "TooManyRequests", "later"),
+        kube_errors.Forbidden(403, "Forbidden", "no"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+async def test_a_second_attempt_that_fails_for_sure_does_not_end_the_doubt_of_the_first(
+    second: Exception,
+) -> None:
+    """What is known of the second Binding says nothing about the first."""
+    bench = Bench()
+    bench.server.answers = [kube_errors.Unreachable("timed out", sent=True), second]
+    assert await bench.bind() != ""
+    assert await bench.bind() != ""
+    assert isinstance(bench.world.binds.of("uid-p"), binds.InDoubt)
+    bench.world.clock.now += 1000
+    bench.world.binds.expire()
+    assert bench.used_mib() == 3 * GIB
+
+
+async def test_a_second_attempt_that_may_not_be_sent_does_not_end_the_doubt_either() -> None:
+    """The lease is about to end, for one."""
     bench = Bench()
     bench.server.answers = [kube_errors.Unreachable("timed out", sent=True)]
     assert await bench.bind() != ""
-    bench.world.clock.now += 1000
-    bench.server.away = True
-    await bench.binder.settle()
-    bench.world.decider.expire()
+    bench.wired.stopped = "not the leader"
+    assert await bench.bind() == "not the leader"
+    assert isinstance(bench.world.binds.of("uid-p"), binds.InDoubt)
     assert bench.used_mib() == 3 * GIB
-    assert bench.binder.busy
-    bench.server.away = False
+
+
+async def test_a_pod_without_a_node_gets_a_newer_version_and_then_the_doubt_has_ended() -> None:
+    """The Binding named the old version, so it cannot happen any more; the hold is kept."""
+    bench = Bench()
+    bench.server.answers = [kube_errors.Unreachable("timed out", sent=True)]
+    assert await bench.bind() != ""
+    await bench.wired.doubts.settle()
+    assert bench.server.patches == ["/api/v1/namespaces/default/pods/p/status"]
+    assert isinstance(bench.world.binds.of("uid-p"), binds.Held)
+    assert not bench.binder.busy
+
+
+async def test_a_pod_in_our_own_words_reads_the_same_after_it_was_looked_at() -> None:
+    """Words of ours that nobody knows are refused, so the mark has to be known."""
+    bench = Bench()
+    await bench.wired.patches.renew(making.pod("p").identity)
+    (written,) = bench.server.written
+    asked = {"partage.dev/cards": 1, "partage.dev/memory-mib": 512}
+    before = bench.world.mirror.demand(making.pod("p", asked))
+    after = making.pod("p", asked, annotations=written["metadata"]["annotations"])
+    assert bench.world.mirror.demand(after) == before
+
+
+async def test_a_doubt_about_a_pod_that_is_bound_ends_at_the_first_question() -> None:
+    """What it has is what counts, and nothing is patched."""
+    bench = Bench()
+    bench.server.answers = [kube_errors.Unreachable("timed out", sent=True)]
+    assert await bench.bind() != ""
     bench.server.pod = _bound_to("n1")
-    await bench.binder.settle()
+    await bench.wired.doubts.settle()
+    assert bench.server.patches == []
     assert bench.used_mib() == 3 * GIB
     assert bench.world.fleet.holds == 0
     assert not bench.binder.busy
+
+
+async def test_a_word_of_the_watch_ends_a_doubt_too() -> None:
+    """kube-scheduler notes on the pod that the bind failed; then the pod has a newer version."""
+    bench = Bench()
+    bench.server.answers = [kube_errors.Unreachable("timed out", sent=True)]
+    assert await bench.bind() != ""
+    bench.world.mirror.pods.put(making.pod("p", {making.MEMORY: 3}, version=6))  # an old word
+    assert isinstance(bench.world.binds.of("uid-p"), binds.InDoubt)
+    bench.world.mirror.pods.put(making.pod("p", {making.MEMORY: 3}, version=8))
+    assert isinstance(bench.world.binds.of("uid-p"), binds.Held)
+
+
+async def test_the_pod_in_the_next_filter_ends_a_doubt_too() -> None:
+    """It may go to any node then."""
+    bench = Bench()
+    bench.server.answers = [kube_errors.Unreachable("timed out", sent=True)]
+    assert await bench.bind() != ""
+    newer = making.wire_pod("p", {making.MEMORY: "3"}, resourceVersion="8")
+    assert bench.world.filter(making.args(newer, ["n2"]))["NodeNames"] == ["n2"]
+    assert (bench.used_mib("n1"), bench.used_mib("n2")) == (0, 3 * GIB)
+
+
+async def test_a_pod_that_was_refused_for_its_doubt_is_woken_when_that_ends() -> None:
+    """It was told that it may be bound elsewhere; then it can go where it fits."""
+    bench = Bench()
+    bench.server.answers = [kube_errors.Unreachable("timed out", sent=True)]
+    assert await bench.bind() != ""
+    pod = making.wire_pod("p", {making.MEMORY: "3"}, resourceVersion="7")
+    assert bench.world.filter(making.args(pod, ["n2"]))["NodeNames"] == []
+    assert bench.world.decider.refused
+    bench.world.freed.clear()
+    await bench.wired.doubts.settle()
+    assert bench.world.freed == ["n1"]
+
+
+async def test_without_the_right_to_patch_a_doubt_ends_when_nothing_sent_can_happen() -> None:
+    """An API server gives up on a request long before."""
+    bench = Bench()
+    bench.server.answers = [kube_errors.Unreachable("timed out", sent=True)]
+    bench.server.refusal = kube_errors.Forbidden(403, "Forbidden", "no")
+    assert await bench.bind() != ""
+    bench.world.clock.now += 60
+    await bench.wired.doubts.settle()
+    assert isinstance(bench.world.binds.of("uid-p"), binds.InDoubt)
+    bench.world.clock.now += 60
+    await bench.wired.doubts.settle()
+    assert isinstance(bench.world.binds.of("uid-p"), binds.Held)
+    assert "pods/status" in bench.wired.patches.missing_right
 
 
 async def test_a_doubt_about_a_pod_that_is_gone_ends() -> None:
@@ -158,9 +258,8 @@ async def test_a_doubt_about_a_pod_that_is_gone_ends() -> None:
     bench = Bench()
     bench.server.answers = [kube_errors.Unreachable("timed out", sent=True)]
     assert await bench.bind() != ""
-    bench.world.clock.now += 1000
     bench.server.pod = None
-    await bench.binder.settle()
+    await bench.wired.doubts.settle()
     assert bench.used_mib() == 0
     assert not bench.binder.busy
 
@@ -217,10 +316,9 @@ async def test_pods_that_vanish_between_filter_and_bind_are_forgotten() -> None:
     """Nothing of them may stay in memory."""
     bench = Bench()
     bench.filter()
-    assert bench.world.decider.asking("uid-p") is not None
+    assert bench.world.binds.of("uid-p") is not None
     bench.world.mirror.pods.drop("uid-p")
-    bench.world.decider.expire()
-    assert bench.world.decider.asking("uid-p") is None
+    assert bench.world.binds.of("uid-p") is None
 
 
 async def test_a_pod_that_somebody_bound_elsewhere_counts_there() -> None:
@@ -238,18 +336,30 @@ async def test_a_conflict_about_another_uid_is_an_error_and_gives_back() -> None
     bench = Bench()
     bench.filter()
     bench.server.answers = [_conflict()]
-    bench.server.pod = making.pod("p", {making.MEMORY: 3}, uid="new")
+    bench.server.pod = making.pod("p", {making.MEMORY: 3}, uid="new", version=9)
     assert "not equal with expected uid-p" in await bench.bind()
     assert bench.used_mib() == 0
 
 
-async def test_a_conflict_about_an_unbound_pod_is_an_error_and_gives_back() -> None:
-    """A gated pod is refused so."""
+async def test_a_conflict_about_a_pod_that_changed_is_sent_again_for_its_new_version() -> None:
+    """Somebody wrote on the pod between filter and bind."""
+    bench = Bench()
+    bench.filter()
+    bench.server.answers = [_conflict()]
+    bench.server.pod = making.pod("p", {making.MEMORY: 3}, version=9)
+    assert await bench.bind() == ""
+    assert [b["metadata"]["resourceVersion"] for b in bench.server.bindings] == ["9"]
+    assert bench.used_mib() == 3 * GIB
+
+
+async def test_a_conflict_about_an_unchanged_pod_is_an_error() -> None:
+    """A gated pod is refused so; only a newer version of it would be proof that nothing happens."""
     bench = Bench()
     bench.filter()
     bench.server.answers = [_conflict()]
     assert "409 Conflict" in await bench.bind()
-    assert bench.used_mib() == 0
+    await bench.wired.doubts.settle()
+    assert isinstance(bench.world.binds.of("uid-p"), binds.Held)
 
 
 async def test_where_it_no_longer_fits_bind_says_what_is_short() -> None:
@@ -294,16 +404,16 @@ async def test_a_pod_that_is_gone_before_its_binding_is_confirmed_has_nothing() 
 async def test_a_replica_that_may_not_bind_sends_nothing() -> None:
     """Its lease is about to end."""
     bench = Bench()
-    bench.stopped = "not the leader"
+    bench.wired.stopped = "not the leader"
     assert await bench.bind() == "not the leader"
     assert bench.server.bindings == []
-    assert bench.used_mib() == 0
+    assert not bench.binder.busy
 
 
 async def test_a_pod_that_asks_for_no_card_is_just_bound() -> None:
     """kube-scheduler sends whoever names a managed resource, be it with zero."""
     bench = Bench()
-    bench.server.pod = making.pod("p", {"nvidia.com/gpu": 0})
+    bench.server.pod = making.pod("p", {"nvidia.com/gpu": 0}, version=7)
     assert await bench.bind() == ""
     assert bench.server.bindings[0]["metadata"]["annotations"] == {}
 

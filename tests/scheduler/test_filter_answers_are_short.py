@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
 from partage.core import refusals
-from partage.scheduler import texts
+from partage.scheduler import filtering, texts
 from tests.scheduler import making
 
 GPU = "nvidia.com/gpu"
@@ -36,6 +37,24 @@ def test_all_nodes_are_named_if_so_configured() -> None:
     names = _ten(world)
     answer = world.filter(making.args(making.wire_pod("p", {making.MEMORY: "3"}), names))
     assert sorted(answer["NodeNames"]) == names
+
+
+@pytest.mark.parametrize(
+    ("wish", "nodes"),
+    [({}, 1), ({"affinity": {"podAffinity": {}}}, 3), ({"topologySpreadConstraints": [{}]}, 3)],
+)
+def test_a_pod_without_preferences_gets_the_best_node_alone(
+    wish: dict[str, Any], nodes: int
+) -> None:
+    """kube-scheduler then neither asks for priorities nor scores."""
+    world = making.World()
+    names = _ten(world)
+    world.own = filtering.Filter(
+        world.decider, world.questions, limit=3, limit_without_preference=1
+    )
+    pod = making.wire_pod("p", {making.MEMORY: "3"})
+    picky = {**pod, "spec": {**pod["spec"], **wish}}
+    assert len(world.filter(making.args(picky, names))["NodeNames"]) == nodes
 
 
 def test_only_nodes_of_the_question_are_named() -> None:
@@ -100,7 +119,7 @@ def test_filter_holds_what_it_promised_first() -> None:
     assert world.filter(second)["NodeNames"] == []
     assert world.filter(first)["NodeNames"] == ["n1"]  # its own hold is not in its way
     world.clock.now += 16
-    world.decider.expire()
+    world.binds.expire()
     assert world.freed[-1] == "n1"
     assert world.filter(second)["NodeNames"] == ["n1"]
 

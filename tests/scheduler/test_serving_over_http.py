@@ -7,15 +7,17 @@ import ssl
 import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import aiohttp
 import pytest
-from aiohttp import test_utils
 
 from partage.kube import errors as kube_errors
-from partage.scheduler import binding, kicking, metrics, serving, settings
-from tests.scheduler import making, scripted
+from partage.scheduler import serving, settings
+from partage.services import listening
+from partage.services.http import servers
+from tests.scheduler import making, scripted, wiring
+
+ANY = listening.Address("127.0.0.1", 0)
 
 
 class Site:
@@ -25,17 +27,8 @@ class Site:
         self.world = making.World()
         self.world.mirror.nodes.put(making.node())
         self.server = scripted.Server()
-        self.stopped = ""
-        binder = binding.Binder(
-            self.world.decider, self.server, now_ns=lambda: 1, allowed=lambda: "", timeout_s=4
-        )
-        kicker = kicking.Kicker(self.server, leading=lambda: True)
-        told = metrics.Metrics(self.world.decider, binder, kicker, {}, lambda: self.stopped)
-        self.application = serving.application(
-            serving.Parts(
-                self.world.decider, binder, told, self.server, lambda: self.stopped, 64, certified
-            )
-        )
+        self.wired = wiring.Wired(self.world, self.server)
+        self.application = serving.application(self.wired.served(certified=certified))
 
 
 @pytest.fixture
@@ -45,18 +38,21 @@ def site() -> Site:
 
 
 @pytest.fixture
-async def client(site: Site) -> AsyncIterator[test_utils.TestClient[Any, Any]]:
+async def client(site: Site) -> AsyncIterator[aiohttp.ClientSession]:
     """A client of it."""
-    async with test_utils.TestClient(test_utils.TestServer(site.application)) as connected:
+    async with (
+        servers.at(ANY, site.application, serving.LIMITS) as url,
+        aiohttp.ClientSession(url) as connected,
+    ):
         yield connected
 
 
 async def test_it_is_ready_only_when_it_may_answer(
-    site: Site, client: test_utils.TestClient[Any, Any]
+    site: Site, client: aiohttp.ClientSession
 ) -> None:
     """A Service asks here only then; whoever asks all the same hears why not."""
     assert (await client.get("/readyz")).status == 200
-    site.stopped = "another replica leads"
+    site.wired.stopped = "another replica leads"
     answer = await client.get("/readyz")
     assert (answer.status, await answer.text()) == (503, "another replica leads")
     assert (await client.get("/healthz")).status == 200
@@ -69,14 +65,14 @@ async def test_it_is_ready_only_when_it_may_answer(
     assert preempted == {"NodeNameToMetaVictims": {}}
 
 
-async def test_the_version_is_gpushares(client: test_utils.TestClient[Any, Any]) -> None:
+async def test_the_version_is_gpushares(client: aiohttp.ClientSession) -> None:
     """Its clients compare it."""
     answer = await client.get("/version")
     assert (await answer.text(), answer.content_type) == ("0.1.0", "text/plain")
 
 
 async def test_a_failure_inside_is_an_answer_and_not_a_traceback(
-    site: Site, client: test_utils.TestClient[Any, Any], monkeypatch: pytest.MonkeyPatch
+    site: Site, client: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """kube-scheduler discards the body of anything but 200."""
 
@@ -90,9 +86,7 @@ async def test_a_failure_inside_is_an_answer_and_not_a_traceback(
     assert json.loads(await answer.read())["Error"] == "Partage failed inside; its log says how"
 
 
-async def test_metrics_are_few_and_name_no_card(
-    site: Site, client: test_utils.TestClient[Any, Any]
-) -> None:
+async def test_metrics_are_few_and_name_no_card(site: Site, client: aiohttp.ClientSession) -> None:
     """Latencies, holds, binds, and what is granted by group."""
     body = making.args(making.wire_pod("p", {making.MEMORY: "3"}), ["n1"])
     await client.post("/scheduler/filter", data=body)
@@ -106,7 +100,7 @@ async def test_metrics_are_few_and_name_no_card(
 
 
 async def test_explain_tells_of_pods_that_are_not_there(
-    site: Site, client: test_utils.TestClient[Any, Any], monkeypatch: pytest.MonkeyPatch
+    site: Site, client: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the status that says whose fault it is."""
     site.server.pod = None
@@ -123,7 +117,7 @@ async def test_explain_tells_of_pods_that_are_not_there(
 
 
 async def test_explain_and_fit_tell_what_is_wrong_or_possible(
-    site: Site, client: test_utils.TestClient[Any, Any]
+    site: Site, client: aiohttp.ClientSession
 ) -> None:
     """A request that is not allowed, one that asks for nothing, one that is too large."""
     for limits, summary in (
@@ -165,23 +159,28 @@ async def test_with_a_client_ca_only_clients_with_a_certificate_are_answered(
     at = {name: str(tmp_path / f"{name}.pem") for name in ("server", "client", "ca")}
     keys = {name: str(tmp_path / f"{name}.key") for name in ("server", "client")}
     chosen = settings.Server(certificate=at["server"], key=keys["server"], client_ca=at["ca"])
-    server = test_utils.TestServer(site.application, scheme="https", host="127.0.0.1")
-    await server.start_server(ssl=serving.tls(chosen))
+    address = listening.Address("127.0.0.1", 0, serving.tls(chosen))
     anonymous = ssl.create_default_context(cafile=at["ca"])
     known = ssl.create_default_context(cafile=at["ca"])
     known.load_cert_chain(at["client"], keys["client"])
-    async with aiohttp.ClientSession() as session:
+    async with (
+        servers.at(address, site.application, serving.LIMITS) as url,
+        aiohttp.ClientSession(url) as session,
+    ):
         for path, trust, status in (
             ("/gpushare-scheduler/inspect", known, 200),
             ("/gpushare-scheduler/inspect", anonymous, 401),
             ("/explain/default/p", anonymous, 401),
+            ("/nowhere", anonymous, 401),
+            ("/nowhere", known, 404),
             ("/metrics", anonymous, 200),
             ("/readyz", anonymous, 200),
             ("/healthz", anonymous, 200),
         ):
-            async with session.get(server.make_url(path), ssl=trust) as answer:
+            async with session.get(path, ssl=trust) as answer:
                 assert answer.status == status, (path, status)
-    await server.close()
+        async with session.post("/scheduler/bind", ssl=anonymous, data=b"{}") as answer:
+            assert answer.status == 401
 
 
 def test_a_certificate_that_cannot_be_read_is_a_users_mistake() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ def test_without_anything_it_listens_on_loopback_at_gpushares_port() -> None:
     """Whoever reaches it can bind pods, so nobody does by accident."""
     chosen = settings.load("", {}, {})
     assert (chosen.server.address, chosen.server.port) == ("127.0.0.1", 39999)
-    assert chosen.decisions.limit == 64
+    assert (chosen.decisions.limit, chosen.decisions.limit_without_preference) == (16, 1)
 
 
 def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path: Path) -> None:
@@ -93,3 +94,30 @@ def test_what_listening_elsewhere_means_is_said() -> None:
         at("0.0.0.0", certificate="c", key="k")
     )
     assert serving.exposure(at("0.0.0.0", certificate="c", key="k", client_ca="a")) == ""
+
+
+def test_times_that_were_not_written_fit_what_was() -> None:
+    """Whoever changes one of them need not know the others."""
+    for http_timeout_s in (3, 5, 10, 30, 120):
+        chosen = settings.load("", {}, {"scheduler.http_timeout_s": http_timeout_s})
+        assert chosen.bind_timeout_s < chosen.scheduler.patience_s
+        assert chosen.hold_s >= http_timeout_s
+
+
+@pytest.mark.parametrize(
+    ("written", "told"),
+    [
+        ({"binds.timeout_s": 12}, "binds.timeout_s = 12 is too long: kube-scheduler gives up"),
+        ({"decisions.hold_s": 12, "scheduler.http_timeout_s": 20}, "decisions.hold_s = 12"),
+        ({"leader.elect": True, "leader.renew_s": 600}, "leader.renew_s = 600 is too long"),
+        (
+            {"leader.elect": True, "binds.timeout_s": 12, "scheduler.http_timeout_s": 15},
+            "too long for leader.lease_s = 15",
+        ),
+    ],
+)
+def test_times_that_do_not_fit_together_are_refused(written: dict[str, Any], told: str) -> None:
+    """With the one that is wrong, and what to write."""
+    with pytest.raises(settings.SettingsError, match=told.replace(".", r"\.")) as refused:
+        settings.load("", {}, written)
+    assert refused.value.instead

@@ -532,7 +532,7 @@ def test_a_hold_moves_with_the_names_of_its_cards_and_stays_a_hold() -> None:
     assert sorted(world.free_mib("n1")) == [6 * GIB, 16 * GIB]
     assert world.fleet.holds == 1
     world.clock.now += 20
-    world.decider.expire()
+    world.binds.expire()
     assert world.free_mib("n1") == [16 * GIB, 16 * GIB]
 
 

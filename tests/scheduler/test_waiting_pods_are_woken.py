@@ -49,16 +49,24 @@ async def _kicking(world: making.World, api: Nodes) -> AsyncIterator[kicking.Kic
         await task
 
 
+def _refuse(world: making.World, units: int = 3) -> None:
+    """Somebody was refused, for want of what may be there by now."""
+    demand = world.mirror.demand(making.pod("p", {making.MEMORY: units}))
+    assert demand is not None
+    world.fleet.best(demand)
+    world.decider.refused[demand] = None
+
+
 async def test_what_is_freed_in_a_moment_is_one_patch() -> None:
     """Each one makes kube-scheduler look at every rejected pod."""
     world, api = making.World(), Nodes()
     world.mirror.nodes.put(making.node())
-    world.decider.refused = True
+    _refuse(world)
     async with _kicking(world, api) as kicker:
         for _ in range(100):
             kicker.freed("n1")
     assert api.patched == ["/api/v1/nodes/n1"]
-    assert world.decider.refused is False
+    assert not world.decider.refused
 
 
 async def test_nobody_refused_is_no_patch() -> None:
@@ -69,11 +77,34 @@ async def test_nobody_refused_is_no_patch() -> None:
     assert api.patched == []
 
 
+async def test_room_that_helps_nobody_is_no_patch() -> None:
+    """A patch makes kube-scheduler ask about every pod again, for nothing."""
+    world, api = making.World(), Nodes()
+    world.mirror.nodes.put(making.node())
+    _refuse(world, units=17)
+    async with _kicking(world, api) as kicker:
+        for _ in range(5):
+            kicker.freed("n1")
+            await asyncio.sleep(0.005)
+    assert api.patched == []
+    assert world.decider.refused
+
+
+async def test_after_a_start_all_that_wait_are_asked_about() -> None:
+    """Whoever decided before us may have refused them."""
+    world, api = making.World(), Nodes()
+    world.mirror.nodes.put(making.node())
+    async with _kicking(world, api) as kicker:
+        kicker.freed("n1")
+        kicker.wake()
+    assert api.patched == ["/api/v1/nodes/n1"]
+
+
 async def test_a_node_that_is_gone_is_not_the_one_to_patch() -> None:
     """The room may be elsewhere, and any node wakes the scheduler."""
     world, api = making.World(), Nodes()
     world.mirror.nodes.put(making.node("n1"))
-    world.decider.refused = True
+    _refuse(world)
     async with _kicking(world, api) as kicker:
         kicker.freed("n1")
         kicker.freed("gone")
@@ -84,7 +115,7 @@ async def test_a_patch_that_failed_is_tried_again() -> None:
     """The API server may be away."""
     world, api = making.World(), Nodes()
     world.mirror.nodes.put(making.node())
-    world.decider.refused = True
+    _refuse(world)
     api.answers = [kube_errors.Unreachable("away", sent=False)] * 3
     async with _kicking(world, api) as kicker:
         kicker.freed("n1")
@@ -98,7 +129,7 @@ async def test_a_missing_right_is_told_once(caplog: pytest.LogCaptureFixture) ->
     api.answers = [kube_errors.Forbidden(403, "Forbidden", "no")] * 2
     async with _kicking(world, api) as kicker:
         for _ in range(2):
-            world.decider.refused = True
+            _refuse(world)
             kicker.freed("n1")
             await asyncio.sleep(0.02)
     told = [r for r in caplog.records if "allow 'patch' on nodes" in r.getMessage()]

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from partage.kube import api as kube
 
 T = TypeVar("T")
+P = TypeVar("P", bound=pods.Pod)
 
 _NODES, _PODS = "/api/v1/nodes", "/api/v1/pods"
 _CONFIGMAPS = "/api/v1/namespaces/kube-system/configmaps"
@@ -70,9 +71,9 @@ class Cluster:
         async for node in self._each(_NODES, nodes.Node):
             yield node
 
-    async def each_pod(self) -> AsyncIterator[pods.Pod]:
-        """All pods, bound or not, or those of the one node."""
-        async for pod in self._each(_PODS, pods.Pod, "spec.nodeName={}"):
+    async def each_pod(self, form: type[P]) -> AsyncIterator[P]:
+        """All pods, bound or not, or those of the one node; in a form that has what is needed."""
+        async for pod in self._each(_PODS, form, "spec.nodeName={}"):
             yield pod
 
     async def each_sick_list(self) -> AsyncIterator[sick_sink.SickList]:

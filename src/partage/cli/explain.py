@@ -15,7 +15,6 @@ import msgspec
 
 from partage.cli import cluster_reading, mirroring, tables
 from partage.core import errors
-from partage.dialects import pods
 
 if TYPE_CHECKING:
     from partage.scheduler import explaining
@@ -64,13 +63,13 @@ async def _explained(
 ) -> explaining.Explanation:
     from partage.scheduler import explaining
 
-    found: list[pods.Pod] = []
+    found: list[explaining.Pod] = []
 
-    def see(pod: pods.Pod) -> None:
+    def see(pod: explaining.Pod) -> None:
         if (pod.metadata.namespace, pod.metadata.name) == (namespace, name):
             found.append(pod)
 
-    known = await mirroring.read(cluster, see=see)
+    known = await mirroring.read(cluster, explaining.Pod, see=see)
     if not found:
         raise errors.InputError(
             f"there is no pod {namespace}/{name}", instead="'kubectl get pods -A' lists them"

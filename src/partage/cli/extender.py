@@ -29,7 +29,11 @@ Environment, as gpushare's manifests set it: PORT, LOG_LEVEL, KUBECONFIG, THREAD
 @click.option("--kubeconfig", metavar="FILE", help="How to reach the API server.")
 @click.option("--context", help="Context of the kubeconfig.")
 @click.option("--policy", type=click.Choice(["priced", "binpack", "spread"]), help="How to choose.")
-@click.option("--nodes", metavar="N|all", help="Nodes in an answer of filter; 64, best first.")
+@click.option(
+    "--nodes",
+    metavar="auto|N|all",
+    help="Nodes in an answer of filter. auto: 16, or the best alone for a pod without preferences.",
+)
 @click.option(
     "--memory-unit",
     type=click.Choice(["auto", "GiB", "MiB"]),

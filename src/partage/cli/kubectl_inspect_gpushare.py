@@ -11,6 +11,7 @@ import click
 
 from partage.cli import cluster_reading, entry, gpushare_rows, gpushare_table
 from partage.core import errors
+from partage.dialects import pods
 
 _NAME = "kubectl inspect gpushare"
 
@@ -52,6 +53,6 @@ async def _rows(cluster: cluster_reading.Cluster) -> list[gpushare_table.NodeRow
     # A node that was asked for by name is read even if it shares nothing.
     found = [n async for n in cluster.each_node() if cluster.node or gpushare_rows.shares(n)]
     tenants = gpushare_rows.Tenants()
-    async for pod in cluster.each_pod():
+    async for pod in cluster.each_pod(pods.Pod):
         tenants.put(pod)
     return [gpushare_rows.row(node, tenants) for node in found]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import TypeVar
 
 from partage.cli import cluster_reading
 from partage.core import fleet
@@ -11,18 +12,23 @@ from partage.dialects import base, pods
 from partage.kube import errors as kube_errors
 from partage.scheduler import mirror, units
 
+P = TypeVar("P", bound=pods.Pod)
+
 
 async def read(
-    cluster: cluster_reading.Cluster, *, see: Callable[[pods.Pod], None] = lambda _pod: None
+    cluster: cluster_reading.Cluster,
+    form: type[P],
+    *,
+    see: Callable[[P], None] = lambda _pod: None,
 ) -> mirror.Mirror:
-    """A mirror of the cluster; ``see`` is shown every pod, for none is kept."""
+    """A mirror of the cluster; ``see`` is shown every pod in its form, for none is kept."""
     # What is wrong is part of the answer; it need not be logged as well.
     logging.getLogger("partage").addHandler(logging.NullHandler())
     known = mirror.Mirror(fleet.standard(), units.Unit(base.Settings()))
     async for node in cluster.each_node():
         known.nodes.put(node)
     await _read_health(cluster, known)
-    async for pod in cluster.each_pod():
+    async for pod in cluster.each_pod(form):
         known.pods.put(pod)
         see(pod)
     return known

@@ -1,7 +1,8 @@
 """Explaining: why a pod is pending, on each node and card, and what would fit instead.
 
-The reasons are those of filter, in the same words, with the numbers that filter leaves out. It is
-for people, so it may take a while; it never stops the decisions for longer than a few nodes take.
+The reasons are those of filter, in the same words, with the numbers that filter leaves out; and
+what kube-scheduler rules out before it asks, as far as it is plain: cordoned nodes and taints. It
+is for people, so it may take a while; it never stops the decisions for longer than a few nodes do.
 """
 
 from __future__ import annotations
@@ -13,12 +14,55 @@ import msgspec
 
 from partage.core import demands, errors, fitting, grants, plans, refusals
 from partage.core.rooms import NodeState
-from partage.dialects import pods, registry
+from partage.dialects import nodes, pods, registry
+from partage.scheduler import binds, questions, texts
 from partage.scheduler import mirror as mirrors
-from partage.scheduler import texts
 
 _SHOWN = 50  # nodes, nearest first
 _AT_ONCE = 16  # nodes between two breaths
+_UNSCHEDULABLE = nodes.Taint("node.kubernetes.io/unschedulable", effect="NoSchedule")
+
+
+class Toleration(msgspec.Struct, frozen=True):
+    """A taint, or several, that a pod does not mind."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+    def covers(self, taint: nodes.Taint) -> bool:
+        """Whether it is meant for this taint, by Kubernetes' rules."""
+        if self.effect not in ("", taint.effect) or self.key not in ("", taint.key):
+            return False
+        return self.operator == "Exists" or (bool(self.key) and self.value == taint.value)
+
+
+class Condition(msgspec.Struct, frozen=True):
+    """What a scheduler wrote on the pod, for one."""
+
+    type: str = ""
+    status: str = ""
+    message: str = ""
+
+
+class Spec(pods.Spec, frozen=True, rename="camel"):
+    """What the pod runs and where, and which taints it does not mind."""
+
+    tolerations: tuple[Toleration, ...] = ()
+
+
+class Status(pods.Status, frozen=True, rename="camel"):
+    """What was last said of the pod."""
+
+    conditions: tuple[Condition, ...] = ()
+
+
+class Pod(pods.Pod, frozen=True, rename="camel"):
+    """A pod with what people are told about, too."""
+
+    spec: Spec = Spec()
+    status: Status = Status()
 
 
 class NodeReason(msgspec.Struct, frozen=True):
@@ -44,8 +88,14 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
 
 
-async def explain(mirror: mirrors.Mirror, pod: pods.Pod) -> Explanation:
-    """All that can be said about a pod."""
+async def explain(
+    mirror: mirrors.Mirror,
+    pod: Pod,
+    *,
+    lives: binds.Binds | None = None,
+    asked: questions.Questions | None = None,
+) -> Explanation:
+    """All that can be said about a pod; without an extender nothing is known of its promises."""
     name = f"{pod.metadata.namespace}/{pod.metadata.name}"
     try:
         demand = mirror.demand(pod)
@@ -58,14 +108,15 @@ async def explain(mirror: mirrors.Mirror, pod: pods.Pod) -> Explanation:
     if pod.spec.node_name:
         summary = _bound(mirror, pod)
         return Explanation(pod=name, summary=summary, grant=granted, warnings=warnings)
-    fits = mirror.fleet.best(demand, limit=_SHOWN)
+    fits = mirror.fleet.best(demand, limit=0)
+    open_ones = [node for node in fits if not _keeps_away(mirror, node, pod)]
     if granted is not None:
-        summary = f"node {granted.node} is held for it, and it is about to be bound"
-        return Explanation(pod=name, summary=summary, fits=fits, warnings=warnings)
-    if fits:
-        summary = f"it fits on {fits[0]}{_unasked(pod)}"
-        return Explanation(pod=name, summary=summary, fits=fits, warnings=warnings)
-    return await _refused(mirror, name, demand, warnings)
+        summary = _promised(granted, None if lives is None else lives.of(pod.metadata.uid))
+        return Explanation(pod=name, summary=summary, fits=open_ones[:_SHOWN], warnings=warnings)
+    if open_ones:
+        summary = f"it fits on {open_ones[0]}{_waits_for(pod, asked)}"
+        return Explanation(pod=name, summary=summary, fits=open_ones[:_SHOWN], warnings=warnings)
+    return await _refused(mirror, pod, demand, fits, warnings)
 
 
 def _bound(mirror: mirrors.Mirror, pod: pods.Pod) -> str:
@@ -78,19 +129,61 @@ def _bound(mirror: mirrors.Mirror, pod: pods.Pod) -> str:
     )
 
 
-def _unasked(pod: pods.Pod) -> str:
-    """A pod that fits and waits all the same waits for a scheduler."""
+def _promised(grant: grants.Grant, life: binds.Life | None) -> str:
+    match life:
+        case binds.Sent():
+            return f"it is being bound to node {grant.node}"
+        case binds.InDoubt():
+            return (
+                f"it may be bound to node {grant.node}: the API server did not answer, "
+                "and the pod is asked until it is known"
+            )
+        case _:
+            return f"node {grant.node} is held for it, until kube-scheduler binds it"
+
+
+def _waits_for(pod: Pod, asked: questions.Questions | None) -> str:
+    """A pod that fits and waits all the same waits for a scheduler; what is known of that."""
+    question = None if asked is None else asked.about(pod.metadata.uid)
+    if asked is not None and question is not None:
+        which = f"{question.asked} of {question.known} nodes"
+        return f"; kube-scheduler asked {asked.age_s(question):.0f} s ago, about {which}"
+    tried = next((c for c in pod.status.conditions if c.type == "PodScheduled"), None)
+    if tried is not None and tried.status == "False":
+        return f"; when a scheduler looked last, it said: {tried.message or 'nothing'}"
     if not pod.spec.scheduler_name:
         return ""
     return (
-        "; if it stays pending, no scheduler asked about it: "
+        "; no scheduler has said anything about it yet: "
         f"does one have the name {pod.spec.scheduler_name!r} (spec.schedulerName)?"
     )
 
 
+def _keeps_away(mirror: mirrors.Mirror, node: str, pod: Pod) -> str:
+    """What keeps a pod from a node, cards aside; empty if nothing that is known does."""
+    closed = mirror.nodes.closed(node)
+    if closed is None:
+        return ""
+    if closed.unschedulable and not _tolerates(pod, _UNSCHEDULABLE):
+        return f"node {node} is cordoned; 'kubectl uncordon {node}' opens it"
+    for taint in closed.taints:
+        if taint.effect in nodes.REPELLING and not _tolerates(pod, taint):
+            return f"node {node} has the taint {taint}, which the pod does not tolerate"
+    return ""
+
+
+def _tolerates(pod: Pod, taint: nodes.Taint) -> bool:
+    return any(toleration.covers(taint) for toleration in pod.spec.tolerations)
+
+
 async def _refused(
-    mirror: mirrors.Mirror, name: str, demand: demands.PodDemand, warnings: tuple[str, ...]
+    mirror: mirrors.Mirror,
+    pod: Pod,
+    demand: demands.PodDemand,
+    fits: list[str],
+    warnings: tuple[str, ...],
 ) -> Explanation:
+    closed = [_closed(mirror, node, pod) for node in fits]
     found: list[refusals.Refusal] = []
     states = list(mirror.fleet.states())
     for start in range(0, len(states), _AT_ONCE):
@@ -99,14 +192,23 @@ async def _refused(
         await asyncio.sleep(0)
     nearest = refusals.furthest(found)
     found.sort(key=refusals.closeness, reverse=True)
+    never = nearest.never and bool(found)  # a node may come
+    summary = f"{'never' if never else 'not now'}: {nearest.text}"
     return Explanation(
-        pod=name,
-        summary=f"{'never' if nearest.never else 'not now'}: {nearest.text}",
-        would_fit=await _would_fit(mirror, demand),
-        refused=len(found),
-        nodes=[_reason(refusal) for refusal in found[:_SHOWN]],
+        pod=f"{pod.metadata.namespace}/{pod.metadata.name}",
+        summary=f"not now: {closed[0].text}" if closed else summary,
+        would_fit="" if closed else await _would_fit(mirror, demand),
+        refused=len(closed) + len(found),
+        nodes=[*closed, *map(_reason, found)][:_SHOWN],
         warnings=warnings,
     )
+
+
+def _closed(mirror: mirrors.Mirror, node: str, pod: Pod) -> NodeReason:
+    """A node on which the pod would fit, and where it may not go."""
+    text = _keeps_away(mirror, node, pod)
+    reason = "the node is cordoned" if "cordoned" in text else "the node has a taint"
+    return NodeReason(node, reason, text, never=False, shortages=())
 
 
 def _reason(refusal: refusals.Refusal) -> NodeReason:

@@ -15,6 +15,7 @@ from partage.scheduler import deciding, texts, wire
 
 VERSION = "0.1.0"  # what gpushare's extender answers
 CARDS_BY = "binpack"
+PATIENCE_S = 4.5  # its configuration names no httpTimeout, and kube-scheduler's own is 5 s
 
 _ARGS = msgspec.json.Decoder(wire.Args)
 
@@ -96,6 +97,9 @@ class Gpushare:
     def _failed(self, verdict: deciding.Verdict, names: list[str]) -> dict[str, str]:
         if verdict.wrong:
             return dict.fromkeys(names, verdict.wrong)
+        if verdict.placed:
+            text = texts.PLACED.format(node=verdict.placed)
+            return {name: text for name in names if name != verdict.placed}
         fits = set(verdict.nodes)
         reasons = ((name, self._reason(name, fits, verdict.demand)) for name in names)
         return {name: reason for name, reason in reasons if reason}

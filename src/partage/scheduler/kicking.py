@@ -4,7 +4,9 @@ kube-scheduler tries a rejected pod again when something in the cluster changes,
 that a card has room: its own events often come before ours, or not at all (a sick card that is well
 again, a hold that expired). Otherwise such a pod waits for the flush, five minutes later. One patch
 of one node is enough to wake all of them, so that is what is done: one patch for all that was freed
-within a moment, only if somebody was refused since the last one, and never two within a second.
+within a moment, only if something that was refused since the last one fits by now, and never two
+within a second. Each patch makes kube-scheduler ask again about every pod that was refused, so one
+that cannot help would cost as much as one that can.
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ class Kicker:
         self._leading = leading
         self._freed = asyncio.Event()
         self._node = ""
+        self._woken = False  # all are to be asked about, whether anything fits or not
         self._forbidden = False
         self.kicks = 0
 
@@ -44,18 +47,39 @@ class Kicker:
         self._node = node
         self._freed.set()
 
+    def wake(self) -> None:
+        """Let kube-scheduler ask again about all that wait, whoever refused them."""
+        self._woken = True
+        self._freed.set()
+
     async def run(self, decider: deciding.Decider) -> NoReturn:
         """For ever: one kick after the other."""
         while True:
             await self._freed.wait()
             await asyncio.sleep(_MOMENT_S)
             self._freed.clear()
-            if decider.refused and self._leading():
-                decider.refused = False
-                if not await self._kick(decider.mirror):
-                    decider.refused = True
-                    self._freed.set()
+            if self._leading() and (self._woken or await self._helps(decider)):
+                await self._kick_all(decider)
                 await asyncio.sleep(_PAUSE_S)
+
+    async def _helps(self, decider: deciding.Decider) -> bool:
+        """Whether something that was refused fits by now."""
+        if len(decider.refused) >= deciding.MOST_REFUSED:
+            return True
+        for demand in list(decider.refused):
+            if decider.may_fit(demand):
+                return True
+            await asyncio.sleep(0)
+        return False
+
+    async def _kick_all(self, decider: deciding.Decider) -> None:
+        refused, woken = dict(decider.refused), self._woken
+        decider.refused.clear()
+        self._woken = False
+        if not await self._kick(decider.mirror):
+            decider.refused.update(refused)
+            self._woken = woken
+            self._freed.set()
 
     async def _kick(self, mirror: mirrors.Mirror) -> bool:
         # Any node will do, and the one that has room may be gone by now.

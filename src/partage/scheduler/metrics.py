@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
 
+import msgspec
 import prometheus_client as prometheus
 from prometheus_client import core
 
 from partage.kube import reflector
-from partage.scheduler import binding, deciding, kicking
+from partage.scheduler import binding, binds, deciding, kicking, nominations, window
 
 CONTENT_TYPE = prometheus.CONTENT_TYPE_LATEST
 
@@ -23,20 +24,27 @@ _AT_ONCE = 256  # nodes between two breaths
 _LATENCIES_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 
 
+class Parts(msgspec.Struct, frozen=True):
+    """What is asked for numbers."""
+
+    decider: deciding.Decider
+    binder: binding.Binder
+    window: window.Window
+    kicker: kicking.Kicker
+    nominations: nominations.Nominations
+
+
 class Metrics:
     """What is counted, and the page that tells it."""
 
     def __init__(
         self,
-        decider: deciding.Decider,
-        binder: binding.Binder,
-        kicker: kicking.Kicker,
+        parts: Parts,
         reflectors: Mapping[str, reflector.Reflector[object]],
         stopped: Callable[[], str],
     ) -> None:
-        self._decider = decider
-        self._binder = binder
-        self._kicker = kicker
+        self._parts = parts
+        self._decider = parts.decider
         self._reflectors = reflectors
         self._stopped = stopped
         self._groups: dict[str, list[int]] = {}
@@ -50,6 +58,12 @@ class Metrics:
             buckets=_LATENCIES_S,
             registry=self._registry,
         )
+        self.gone = prometheus.Counter(
+            "partage_clients_gone",
+            "Clients that left before their answer, by path",
+            ["path"],
+            registry=self._registry,
+        )
         self._registry.register(self)
 
     async def page(self) -> bytes:
@@ -59,7 +73,7 @@ class Metrics:
 
     def collect(self) -> Iterator[core.Metric]:
         """What is read when it is asked for, in place of being counted all the time."""
-        decider, binder = self._decider, self._binder
+        decider = self._decider
         world = decider.mirror.fleet
         gauge, counter = core.GaugeMetricFamily, core.CounterMetricFamily
         leads = 0 if self._stopped() else 1
@@ -69,18 +83,38 @@ class Metrics:
         yield gauge(
             "partage_problems", "Objects with a problem", value=len(decider.mirror.problems)
         )
+        kicks, nominated = self._parts.kicker.kicks, self._parts.nominations.made
+        yield counter("partage_kicks", "Times kube-scheduler was told of room", value=kicks)
         yield counter(
-            "partage_kicks", "Times kube-scheduler was told of room", value=self._kicker.kicks
+            "partage_nominations", "Nodes named that were not asked about", value=nominated
         )
-        binds = counter("partage_binds", "Binds by outcome", labels=["outcome"])
-        binds.add_metric(["bound"], binder.bound)
-        binds.add_metric(["failed"], binder.failed)
-        yield binds
-        yield counter("partage_bind_conflicts", "Binds answered by 409", value=binder.conflicts)
+        yield from self._binds()
         yield from self._watches()
         yield from self._granted()
 
+    def _binds(self) -> Iterator[core.Metric]:
+        gauge, counter = core.GaugeMetricFamily, core.CounterMetricFamily
+        binder, places = self._parts.binder, self._parts.window
+        outcomes = counter("partage_binds", "Binds by outcome", labels=["outcome"])
+        outcomes.add_metric(["bound"], binder.bound)
+        outcomes.add_metric(["failed"], binder.failed)
+        outcomes.add_metric(["late"], binder.late)
+        yield outcomes
+        yield counter("partage_bindings_sent", "Bindings sent", value=binder.sent)
+        yield counter("partage_bind_conflicts", "Binds answered by 409", value=binder.conflicts)
+        doubts = sum(isinstance(life, binds.InDoubt) for life in self._decider.binds)
+        yield gauge("partage_binds_in_doubt", "Binds without an answer", value=doubts)
+        yield gauge("partage_bindings_in_flight", "Bindings under way", value=places.in_flight)
+        yield gauge("partage_bindings_waiting", "Binds that wait to be sent", value=places.waiting)
+        yield gauge("partage_bindings_window", "Most Bindings at once now", value=places.size)
+
     def _watches(self) -> Iterator[core.Metric]:
+        lag_s = self._decider.binds.echo_lag_s
+        yield core.GaugeMetricFamily(
+            "partage_watch_lag_seconds",
+            "How far the watch of pods is behind, by what it says of pods that were bound here",
+            value=lag_s,
+        )
         waiting = core.GaugeMetricFamily(
             "partage_watch_queue", "Events received and not applied yet", labels=["kind"]
         )

@@ -10,12 +10,21 @@ undo it, so a pod that was bound stays bound until it is gone: Kubernetes never 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
-import msgspec
-
-from partage.core import demands, fleet, mixes
-from partage.dialects import base, loads, nodes, pods, registry
+from partage.core import demands, fleet, grants, mixes
+from partage.dialects import base, nodes, pods, templates
 from partage.scheduler import node_sink, pod_sink, problems, sick_sink, units
+
+
+class Witness(Protocol):
+    """Who wants to know what pods say of themselves."""
+
+    def seen(self, pod: pods.Pod, /) -> None:
+        """A pod is there, as it says."""
+
+    def gone(self, uid: str, /) -> None:
+        """A pod has ended, or was deleted."""
 
 
 class Mirror:
@@ -32,11 +41,13 @@ class Mirror:
         self.mix = mixes.Mix()
         self.problems = problems.Problems()
         self.alone = False  # whether nobody else makes grants
-        self.waiting: set[str] = set()  # uids of pods that ask for cards and are not bound
+        self.waiting: dict[str, grants.Pod] = {}  # by uid: pods that ask for cards, not bound
+        self.witness: Witness = _Nobody()
         self.nodes = node_sink.NodeSink(self)
         self.pods = pod_sink.PodSink(self)
         self.sick = sick_sink.SickSink(self)
         self._unit = unit
+        self._templates = templates.Templates()
         self.freed = freed  # told which node has more room than before
 
     @property
@@ -46,11 +57,14 @@ class Mirror:
 
     def demand(self, pod: pods.Pod) -> demands.PodDemand | None:
         """What a pod asks for, its load included; raises DemandError."""
-        asked = registry.demand(pod, self.settings)
-        if asked is None:
-            return None
-        load = loads.of(pod)
-        return msgspec.structs.replace(asked, cpu_milli=load.cpu_milli, main_mib=load.main_mib)
+        asked = self.asked(pod)
+        if asked.wrong is not None:
+            raise asked.error or asked.wrong
+        return asked.demand
+
+    def asked(self, pod: pods.Pod) -> templates.Asked:
+        """The same, or what is wrong with its request."""
+        return self._templates.asked(pod, self._unit.settings)
 
     def release(self, uid: str) -> None:
         """Give back what a pod has."""
@@ -85,3 +99,13 @@ class Mirror:
         turned = self._unit.vote(name, node)
         for each in list(self._unit.voters()) if turned else (name,):
             self.problems.set(f"node {each} (unit)", self._unit.complaint(each))
+
+
+class _Nobody:
+    """A witness for whom nothing is of interest."""
+
+    def seen(self, _pod: pods.Pod) -> None:
+        pass
+
+    def gone(self, _uid: str) -> None:
+        pass

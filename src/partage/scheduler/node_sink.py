@@ -25,6 +25,7 @@ class NodeSink:
         self._mirror = mirror
         self._found: dict[str, cards.Node] = {}  # before anybody ruled out a card
         self._room: dict[str, loads.Load] = {}  # allocatable
+        self._closed: dict[str, nodes.Spec] = {}  # those that are cordoned or tainted
 
     def put(self, node: nodes.Node) -> None:
         try:
@@ -39,6 +40,7 @@ class NodeSink:
         found = registry.found(node)
         self._mirror.problems.set(f"node {name}", "; ".join(found.problems))
         self._mirror.vote(name, node)
+        self._note_closed(name, node.spec)
         room = loads.amounts(node.status.allocatable)
         before = self._found.get(name)
         if before == found.node and self._room.get(name) == room:
@@ -53,6 +55,7 @@ class NodeSink:
     def drop(self, name: str) -> None:
         self._found.pop(name, None)
         self._room.pop(name, None)
+        self._closed.pop(name, None)
         self._mirror.vote(name, None)
         self._mirror.problems.set(f"node {name}", "")
         self._mirror.fleet.remove_node(name)
@@ -60,6 +63,10 @@ class NodeSink:
 
     def keys(self) -> Collection[str]:
         return self._found.keys()
+
+    def closed(self, name: str) -> nodes.Spec | None:
+        """What keeps pods away from a node; None if nothing does."""
+        return self._closed.get(name)
 
     def facts(self, name: str) -> cards.Node | None:
         """The node for the fleet; None if there is none."""
@@ -74,3 +81,9 @@ class NodeSink:
             free_cpu_milli=room.cpu_milli - used.cpu_milli,
             free_main_mib=room.main_mib - used.main_mib,
         )
+
+    def _note_closed(self, name: str, spec: nodes.Spec) -> None:
+        if spec.unschedulable or any(taint.effect in nodes.REPELLING for taint in spec.taints):
+            self._closed[name] = spec
+        elif self._closed.pop(name, None) is not None:
+            self._mirror.freed(name)

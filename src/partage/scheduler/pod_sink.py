@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from partage.core import cards, demands, errors, grants
+from partage.core import cards, demands, grants
 from partage.dialects import loads, native, pods, registry
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ class PodSink:
         except Exception:  # a mistake of ours; one odd object must not stop all decisions
             log.exception("%s could not be read", _called(pod))
             self._be_safe(pod)
+            self._mirror.witness.seen(pod)
 
     def _put(self, pod: pods.Pod) -> None:
         uid = pod.metadata.uid
@@ -58,13 +59,14 @@ class PodSink:
             self._bound(pod)
         elif uid not in self._known or not self._known[uid].node:
             self._pending(pod)
+        self._mirror.witness.seen(pod)
 
     def drop(self, uid: str) -> None:
         known = self._known.pop(uid, None)
         self._gone[uid] = None
         if len(self._gone) > _MOST_GONE:
             del self._gone[next(iter(self._gone))]
-        self._mirror.waiting.discard(uid)
+        self._mirror.waiting.pop(uid, None)
         if known is not None and known.node:
             self._count(known, -1)
             self._forget_unsettled(known.node, uid)
@@ -72,6 +74,7 @@ class PodSink:
         if grant is not None:
             self._mirror.problems.set(f"pod {grant.pod.namespace}/{grant.pod.name}", "")
         self._mirror.release(uid)
+        self._mirror.witness.gone(uid)
 
     def keys(self) -> Collection[str]:
         """All pods that take or await something; those we bound and have not seen since, too."""
@@ -104,7 +107,7 @@ class PodSink:
         if isinstance(asked, demands.PodDemand):  # what is not allowed is told when it is filtered
             if pod.metadata.uid not in self._known:
                 self._meet(pod, asked)
-            self._mirror.waiting.add(pod.metadata.uid)
+            self._mirror.waiting[pod.metadata.uid] = pod.identity
 
     def _bound(self, pod: pods.Pod) -> None:
         uid = pod.metadata.uid
@@ -114,21 +117,21 @@ class PodSink:
         if not self._known[uid].node:
             self._known[uid].node = pod.spec.node_name
             self._count(self._known[uid], 1)
-        self._mirror.waiting.discard(uid)
+        self._mirror.waiting.pop(uid, None)
         self._read(pod, asked)
 
     def _asked(self, pod: pods.Pod) -> demands.PodDemand | grants.Damage | None:
-        try:
-            return registry.demand(pod, self._mirror.settings)
-        except errors.DemandError as error:
-            return registry.damage(error) if registry.asks(pod) else None
+        asked = self._mirror.asked(pod)
+        if asked.wrong is None:
+            return asked.demand
+        return registry.damage(asked.wrong) if registry.asks(pod) else None
 
     def _meet(self, pod: pods.Pod, asked: demands.PodDemand | grants.Damage | None) -> None:
         """A pod that was not known before; whatever it asks for, others may ask for too."""
-        load = loads.of(pod)
+        load = self._mirror.asked(pod).load
         self._known[pod.metadata.uid] = Known("", load.cpu_milli, load.main_mib)
         if isinstance(asked, demands.PodDemand):
-            self._mirror.mix.add(msgspec.structs.replace(asked, cpu_milli=load.cpu_milli))
+            self._mirror.mix.add(asked)
 
     def _read(self, pod: pods.Pod, asked: demands.PodDemand | grants.Damage | None) -> None:
         """Count what a bound pod has."""

@@ -12,6 +12,7 @@ it is put where the collector does not look.
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 import gc
 import logging
 import os
@@ -21,8 +22,6 @@ import time
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from aiohttp import web
-
 from partage.core import fleet
 from partage.dialects import nodes, pods
 from partage.kube import api as kube
@@ -31,26 +30,37 @@ from partage.kube import errors as kube_errors
 from partage.scheduler import (
     binding,
     deciding,
+    doubts,
+    filtering,
+    inquiries,
     kicking,
     learning,
     metrics,
     mirror,
+    nominations,
+    patience,
+    pod_patches,
+    questions,
     serving,
     settings,
     sick_sink,
+    takeover,
     texts,
     units,
+    window,
 )
 from partage.services import listening, stopping
+from partage.services.http import routes, servers
 
 log = logging.getLogger(__name__)
 
 _SICK_LISTS = "configmaps"
 _CONFIGMAPS = "/api/v1/namespaces/kube-system/configmaps"
 
-BIND_TIMEOUT_S = 4.0  # kube-scheduler waits five seconds for us
 _MARGIN_S = 1.0  # of the lease, beyond the longest bind
 _TICK_S = 0.25
+_LAG_S = 5.0  # of the watch of pods, from which on it is reported
+_SPARE_CONNECTIONS = 16  # beside those for Bindings: watches, lease, inquiries, patches
 _YOUNG = 20_000  # objects that are made before the youngest are looked through
 
 
@@ -60,9 +70,10 @@ async def run(chosen: settings.Settings, *, started: Callable[[str], None]) -> N
     stop = stopping.on_signals()
     server = chosen.server
     address = listening.Address(server.address, server.port, serving.tls(server))
-    async with kube.Api(known) as api:
+    connections = chosen.binds.most_in_flight + _SPARE_CONNECTIONS
+    async with kube.Api(known, connections=connections) as api:
         extender = Extender(chosen, api)
-        async with listening.at(address, extender.application()) as url:
+        async with servers.at(address, extender.application(), serving.LIMITS) as url:
             started(url)
             if warning := serving.exposure(server):
                 log.warning("%s", warning)
@@ -75,27 +86,51 @@ class Extender:
     """The parts, put together."""
 
     def __init__(self, chosen: settings.Settings, api: kube.Api) -> None:
-        decisions = chosen.decisions
+        decisions, clock = chosen.decisions, time.monotonic
         fixed = decisions.memory_unit != "auto"
         self._api = api
-        self._limit = decisions.limit
         self._certified = bool(chosen.server.client_ca)
+        self._bind_timeout_s = chosen.bind_timeout_s
         self._lease = _lease(chosen.leader, api)
         self._leaving = False
         self._term = 0  # of the lease, for which everything was read
+        self._settled_term = -1  # for which nothing of a predecessor can happen any more
+        self._settling_term = -1
+        self._settling: asyncio.Future[None] | None = None
         self._kicker = kicking.Kicker(api, leading=self._leads)
         self.mirror = mirror.Mirror(
             fleet.standard(decisions.policy),
             units.Unit(decisions.dialects, fixed=fixed),
             freed=self._kicker.freed,
         )
-        self._decider = deciding.Decider(self.mirror, clock=time.monotonic, hold_s=decisions.hold_s)
+        self._questions = questions.Questions(clock=clock)
+        self._decider = deciding.Decider(self.mirror, clock=clock, hold_s=chosen.hold_s)
+        asking = inquiries.Inquiries(self.mirror, self._decider.binds, api, clock=clock)
+        patches = pod_patches.PodPatches(api, now=_utc_now)
+        self._doubts = doubts.Doubts(self._decider.binds, asking, patches, clock=clock)
+        self._takeover = takeover.Takeover(self.mirror, asking, patches, clock=clock)
+        self._nominations = nominations.Nominations(self.mirror, patches, clock=clock)
+        self._filter = filtering.Filter(
+            self._decider,
+            self._questions,
+            limit=decisions.limit,
+            limit_without_preference=decisions.limit_without_preference,
+            nominated=self._nominations,
+        )
+        self._patience = patience.Patience(
+            chosen.scheduler.http_timeout_s, on_the_way_s=settings.ON_THE_WAY_S, clock=clock
+        )
+        self._window = window.Window(most=chosen.binds.most_in_flight, clock=clock)
         self._binder = binding.Binder(
             self._decider,
             api,
+            asking,
+            self._window,
+            clock=clock,
             now_ns=time.time_ns,
             allowed=self._may_bind,
-            timeout_s=BIND_TIMEOUT_S,
+            patience=self._patience,
+            timeout_s=chosen.bind_timeout_s,
         )
         self.reflectors: dict[str, reflector.Reflector[Any]] = {
             "nodes": reflector.Reflector(
@@ -111,19 +146,25 @@ class Extender:
             ),
         }
         self._metrics = metrics.Metrics(
-            self._decider, self._binder, self._kicker, self.reflectors, self.stopped
+            metrics.Parts(
+                self._decider, self._binder, self._window, self._kicker, self._nominations
+            ),
+            self.reflectors,
+            self.stopped,
         )
 
-    def application(self) -> web.Application:
+    def application(self) -> routes.Routes:
         """What is served."""
         return serving.application(
             serving.Parts(
                 self._decider,
+                self._filter,
+                self._questions,
+                self._patience,
                 self._binder,
                 self._metrics,
                 self._api,
                 self.stopped,
-                self._limit,
                 self._certified,
             )
         )
@@ -132,7 +173,9 @@ class Extender:
         """Why it does not answer just now; empty if it does."""
         if self._leaving or not self._leads():
             return texts.NOT_LEADING
-        unread = [kind for kind, each in self.reflectors.items() if not each.synced.is_set()]
+        unread = self._unread()
+        if not unread and self._settled_term != self._term:
+            unread = ["what became of pods that wait"]
         return texts.NOT_READY.format(kinds=", ".join(unread)) if unread else ""
 
     async def work(self) -> NoReturn:
@@ -143,6 +186,8 @@ class Extender:
             group.create_task(self._read(group))
             group.create_task(self._tick())
             group.create_task(self._kicker.run(self._decider))
+            group.create_task(self._doubts.run())
+            group.create_task(self._nominations.run())
             group.create_task(learning.run(self.mirror))
         raise AssertionError("tasks that never end have ended")
 
@@ -192,20 +237,50 @@ class Extender:
         answered = False
         while True:
             self._take_over()
-            self._decider.expire()
-            if not self.stopped() and not answered:
-                self._begin()
+            self._settle_predecessor()
+            self._decider.binds.expire()
+            if not self.stopped() and not answered and self.mirror.waiting:
+                self._kicker.wake()  # our predecessor may have refused them, on a past state
             answered = not self.stopped()
-            if answered:
-                await self._binder.settle()
+            self._report()
             await asyncio.sleep(_TICK_S)
 
-    def _begin(self) -> None:
-        """Whoever waits may have been refused by our predecessor, on a state of the past."""
-        node = next(iter(self.mirror.nodes.keys()), "")
-        if self.mirror.waiting and node:
-            self._decider.refused = True
-            self._kicker.freed(node)
+    def _settle_predecessor(self) -> None:
+        """Before the first decision of a term: nothing that was sent before may yet happen."""
+        if self._settling is not None and (self._settling.done() or not self._leads()):
+            self._end_settling(self._settling)
+        if self._settling is None and self._settled_term != self._term and self._may_settle():
+            self._settling_term = self._term
+            given = self._lease is not None and self._lease.given
+            work = asyncio.sleep(0) if given else self._takeover.run()
+            self._settling = asyncio.ensure_future(work)
+
+    def settled(self, term: int = 0) -> None:
+        """Nothing that a predecessor sent can happen any more, in this term."""
+        self._settled_term = term
+
+    def _may_settle(self) -> bool:
+        return self._leads() and not self._unread()
+
+    def _end_settling(self, settling: asyncio.Future[None]) -> None:
+        self._settling = None
+        if not settling.done():
+            settling.cancel()  # another replica leads by now
+            return
+        settling.result()  # a mistake of ours ends the process, as anywhere
+        self.settled(self._settling_term)
+
+    def _report(self) -> None:
+        """What is wrong with how others serve us."""
+        problems = self.mirror.problems
+        problems.set("kube-scheduler", self._questions.problem)
+        problems.set("kube-scheduler's httpTimeout", self._patience.problem)
+        lag_s = self._decider.binds.echo_lag_s
+        text = f"it is {lag_s:.0f} s behind; what was freed is known late" if lag_s > _LAG_S else ""
+        problems.set("the watch of pods", text)
+
+    def _unread(self) -> list[str]:
+        return [kind for kind, each in self.reflectors.items() if not each.synced.is_set()]
 
     def _take_over(self) -> None:
         """Whoever begins to lead reads everything once more, before anything is decided."""
@@ -220,7 +295,7 @@ class Extender:
 
     def _may_bind(self) -> str:
         """A bind must have ended before another replica can lead."""
-        if self._lease is not None and self._lease.left_s() < BIND_TIMEOUT_S + _MARGIN_S:
+        if self._lease is not None and self._lease.left_s() < self._bind_timeout_s + _MARGIN_S:
             return texts.NOT_LEADING
         return self.stopped()
 
@@ -236,6 +311,10 @@ def _lease(leader: settings.Leader, api: kube.Api) -> lease.Lease | None:
         duration_s=leader.lease_s,
         renew_s=leader.renew_s,
     )
+
+
+def _utc_now() -> dt.datetime:
+    return dt.datetime.now(dt.UTC)
 
 
 def _settle_down() -> None:

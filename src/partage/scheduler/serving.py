@@ -10,7 +10,6 @@ kubelet has none, and sums name nobody.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import pathlib
 import ssl
@@ -18,10 +17,8 @@ import time
 from collections.abc import Awaitable, Callable
 
 import msgspec
-from aiohttp import web
 
 from partage.core import errors
-from partage.dialects import pods
 from partage.kube import api as kube
 from partage.kube import errors as kube_errors
 from partage.scheduler import (
@@ -32,62 +29,66 @@ from partage.scheduler import (
     gpushare,
     metrics,
     names,
+    patience,
     preempting,
+    questions,
     settings,
     wire,
 )
+from partage.services.http import allowances, messages, routes
 
 log = logging.getLogger(__name__)
 
 MOST_BYTES = 32 << 20  # of a body: 5,000 whole nodes fit
-_BODIES = 8  # that are read at once; kube-scheduler sends one after another, but for binds
-_BODY_S = 5.0
+# Each bind that waits for its turn has a connection of its own, and a burst has many.
+LIMITS = allowances.Limits(body_bytes=MOST_BYTES, connections=2048)
 
 Verb = Callable[[bytes], bytes | Awaitable[bytes]]
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-_JSON = "application/json"
+
+_BIND = "/scheduler/bind"
 
 
 class Parts(msgspec.Struct, frozen=True):
     """What answers, and who says whether it may."""
 
     decider: deciding.Decider
+    filter: filtering.Filter
+    questions: questions.Questions
+    patience: patience.Patience
     binder: binding.Binder
     metrics: metrics.Metrics
     api: kube.Api
     stopped: Callable[[], str]  # why verbs are not answered just now; empty if they are
-    limit: int
     certified: bool = False  # whether clients have to show a certificate
 
 
-def application(parts: Parts) -> web.Application:
+def application(parts: Parts) -> routes.Routes:
     """All routes."""
-    own = filtering.Filter(parts.decider, limit=parts.limit)
+    own = parts.filter
     old = gpushare.Gpushare(parts.decider)
     preemption = preempting.Preemption(parts.decider)
     binder = parts.binder
-    guards = [_certified] if parts.certified else []
-    app = web.Application(client_max_size=MOST_BYTES, middlewares=guards)
     desk = _Desk(parts)
+    site = routes.Routes(certified=parts.certified, gone=desk.gone)
     for path, name, verb, failed in (
         ("/gpushare-scheduler/filter", "gpushare-filter", old.filter, _no_nodes),
         ("/gpushare-scheduler/bind", "gpushare-bind", _old_bind(binder), _not_bound),
         ("/scheduler/filter", "filter", own.filter, _no_nodes),
         ("/scheduler/prioritize", "prioritize", own.prioritize, _no_scores),
         ("/scheduler/preempt", "preempt", preemption.preempt, _no_victims),
-        ("/scheduler/bind", "bind", binder.bind, _not_bound),
+        (_BIND, "bind", binder.bind, _not_bound),
     ):
-        app.router.add_post(path, desk.verb(name, verb, failed))
-    app.router.add_get("/gpushare-scheduler/inspect", desk.inspect(old))
-    app.router.add_get("/gpushare-scheduler/inspect/{node}", desk.inspect(old))
-    app.router.add_get("/version", _plain(gpushare.VERSION))
-    app.router.add_get("/healthz", _plain("ok"))
-    app.router.add_get("/readyz", desk.ready)
-    app.router.add_get("/metrics", desk.scrape)
-    app.router.add_get("/explain/{namespace}/{pod}", desk.explain)
-    app.router.add_post("/fit", desk.fit)
-    return app
+        site.post(path, desk.verb(name, verb, failed), _always_200(failed))
+    site.get("/gpushare-scheduler/inspect", desk.inspect(old))
+    site.get("/gpushare-scheduler/inspect/{node}", desk.inspect(old))
+    site.get("/version", _plain(gpushare.VERSION))
+    site.get("/healthz", _plain("ok"), open_to_all=True)
+    site.get("/readyz", desk.ready, open_to_all=True)
+    site.get("/metrics", desk.scrape, open_to_all=True)
+    site.get("/explain/{namespace}/{pod}", desk.explain)
+    site.post("/fit", desk.fit)
+    return site
 
 
 def tls(server: settings.Server) -> ssl.SSLContext | None:
@@ -101,7 +102,7 @@ def tls(server: settings.Server) -> ssl.SSLContext | None:
         context.load_cert_chain(server.certificate, server.key)
         if server.client_ca:
             context.load_verify_locations(server.client_ca)
-            context.verify_mode = ssl.CERT_OPTIONAL  # for the probes; see _certified
+            context.verify_mode = ssl.CERT_OPTIONAL  # for the probes, which are open to all
     except ssl.SSLError as error:
         raise settings.SettingsError(
             f"[server]: certificate, key and client_ca do not go together: {error}",
@@ -135,109 +136,95 @@ class _Desk:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._bodies = asyncio.Semaphore(_BODIES)
 
-    def verb(self, name: str, verb: Verb, failed: Callable[[str], bytes]) -> Handler:
-        """A verb as a handler: timed, and with an answer of its own kind to anything."""
+    def verb(self, name: str, verb: Verb, failed: Callable[[str], bytes]) -> messages.Handler:
+        """A verb as a handler: timed, and answered at once if it can be."""
         observe = self._parts.metrics.seconds.labels(name).observe
 
-        async def handle(request: web.Request) -> web.Response:
-            start = time.perf_counter()
-            answer = await self._answer(name, verb, failed, request)
-            observe(time.perf_counter() - start)
-            return _json(answer)
+        def handle(request: messages.Request) -> messages.Answer | Awaitable[messages.Answer]:
+            stopped = self._parts.stopped()
+            answer = failed(stopped) if stopped else verb(request.body)
+            if not isinstance(answer, bytes):
+                return _awaited(answer, request, observe)
+            observe(time.perf_counter() - request.began_s)
+            return messages.Answer(answer)
 
         return handle
 
-    async def _answer(
-        self, name: str, verb: Verb, failed: Callable[[str], bytes], request: web.Request
-    ) -> bytes:
+    def gone(self, gone: routes.Gone) -> None:
+        """A client went away before its answer: kube-scheduler gave up, as a rule."""
+        self._parts.metrics.gone.labels(gone.path).inc()
+        if gone.path == _BIND:
+            self._parts.patience.gave_up(gone.waited_s)
+        log.warning("%s: the client left after %.1f s, unanswered", gone.path, gone.waited_s)
+
+    def inspect(self, old: gpushare.Gpushare) -> messages.Handler:
+        return lambda request: messages.Answer(old.inspect(*request.arguments))
+
+    def ready(self, _request: messages.Request) -> messages.Answer:
         stopped = self._parts.stopped()
-        if stopped:
-            return failed(stopped)
-        try:
-            answer = verb(await self._body(request))
-            return answer if isinstance(answer, bytes) else await answer
-        except TimeoutError:
-            return failed(f"the body did not come within {_BODY_S:g} s")
-        except web.HTTPRequestEntityTooLarge:
-            return failed(f"the body has more than {MOST_BYTES} bytes")
-        except Exception:
-            # Whatever it is, it is ours; kube-scheduler needs an answer, and nobody a dead process.
-            log.exception("%s failed", name)
-            return failed("Partage failed inside; its log says how")
+        return _text(stopped or "ok", 503 if stopped else 200)
 
-    async def _body(self, request: web.Request) -> bytes:
-        """The whole body; few are read at once, and none for long, so that memory is bounded."""
-        async with self._bodies, asyncio.timeout(_BODY_S):
-            return await request.read()
-
-    def inspect(self, old: gpushare.Gpushare) -> Handler:
-        async def handle(request: web.Request) -> web.Response:
-            return _json(old.inspect(request.match_info.get("node", "")))
-
-        return handle
-
-    async def ready(self, _request: web.Request) -> web.Response:
-        stopped = self._parts.stopped()
-        return web.Response(text=stopped or "ok", status=503 if stopped else 200)
-
-    async def scrape(self, _request: web.Request) -> web.Response:
+    async def scrape(self, _request: messages.Request) -> messages.Answer:
         page = await self._parts.metrics.page()
-        return web.Response(body=page, headers={"Content-Type": metrics.CONTENT_TYPE})
+        return messages.Answer(page, content_type=metrics.CONTENT_TYPE)
 
-    async def explain(self, request: web.Request) -> web.Response:
-        namespace, name = request.match_info["namespace"], request.match_info["pod"]
+    async def explain(self, request: messages.Request) -> messages.Answer:
+        namespace, name = request.arguments
         if not (names.named(namespace) and names.named(name)):
-            return _error(400, f"{namespace}/{name} cannot be the name of a pod")
+            return messages.failed(400, f"{namespace}/{name} cannot be the name of a pod")
         try:
             path = f"/api/v1/namespaces/{namespace}/pods/{name}"
-            pod = await self._parts.api.get(path, pods.Pod)
+            pod = await self._parts.api.get(path, explaining.Pod)
         except kube_errors.NotFound:
-            return _error(404, f"there is no pod {namespace}/{name}")
+            return messages.failed(404, f"there is no pod {namespace}/{name}")
         except errors.PartageError as error:
-            return _error(502, str(error))
+            return messages.failed(502, str(error))
         return await self._explained(pod)
 
-    async def fit(self, request: web.Request) -> web.Response:
+    async def fit(self, request: messages.Request) -> messages.Answer:
         try:
-            body = await self._body(request)
-            kind, pod = _KIND.decode(body).kind, _POD.decode(body)
-        except web.HTTPRequestEntityTooLarge:
-            return _error(413, f"the body has more than {MOST_BYTES} bytes")
-        except TimeoutError:
-            return _error(408, f"the body did not come within {_BODY_S:g} s")
+            kind, pod = _KIND.decode(request.body).kind, _POD.decode(request.body)
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             hint = "'kubectl create --dry-run=client -o json -f FILE' makes JSON of a manifest"
-            return _error(400, f"the body is not a Pod in JSON: {str(error)[:200]}; {hint}")
+            text = f"the body is not a Pod in JSON: {str(error)[:200]}; {hint}"
+            return messages.failed(400, text)
         if kind not in ("", "Pod") or not pod.spec.containers:
-            return _error(400, f"{kind or 'this'} is not a Pod with containers; send its template")
+            text = f"{kind or 'this'} is not a Pod with containers; send its template"
+            return messages.failed(400, text)
         return await self._explained(pod)
 
-    async def _explained(self, pod: pods.Pod) -> web.Response:
-        explanation = await explaining.explain(self._parts.decider.mirror, pod)
-        return _json(msgspec.json.encode(explanation))
+    async def _explained(self, pod: explaining.Pod) -> messages.Answer:
+        stopped = self._parts.stopped()
+        if stopped:
+            return messages.failed(503, stopped)  # what is not read yet, or not ours, is not told
+        decider = self._parts.decider
+        explanation = await explaining.explain(
+            decider.mirror, pod, lives=decider.binds, asked=self._parts.questions
+        )
+        return messages.Answer(msgspec.json.encode(explanation))
 
 
-@web.middleware
-async def _certified(request: web.Request, handler: Handler) -> web.StreamResponse:
-    shown = request.transport.get_extra_info("peercert") if request.transport else None
-    if shown or request.path in _OPEN:
-        return await handler(request)
-    return _error(401, "show a certificate of the client CA")
+async def _awaited(
+    answer: Awaitable[bytes], request: messages.Request, observe: Callable[[float], None]
+) -> messages.Answer:
+    body = await answer
+    observe(time.perf_counter() - request.began_s)
+    return messages.Answer(body)
 
 
 class _Kind(msgspec.Struct, frozen=True):
     kind: str = ""
 
 
-_OPEN = ("/healthz", "/readyz", "/metrics")
 _KIND = msgspec.json.Decoder(_Kind)
-_POD = msgspec.json.Decoder(pods.Pod)
+_POD = msgspec.json.Decoder(explaining.Pod)
 
 
 def _old_bind(binder: binding.Binder) -> Verb:
-    return lambda body: binder.bind(body, cards_by=gpushare.CARDS_BY)
+    return lambda body: binder.bind(
+        body, cards_by=gpushare.CARDS_BY, patience_s=gpushare.PATIENCE_S
+    )
 
 
 def _no_nodes(reason: str) -> bytes:
@@ -256,18 +243,13 @@ def _no_victims(_reason: str) -> bytes:
     return wire.encode(wire.PreemptionResult())
 
 
-def _plain(text: str) -> Handler:
-    async def handle(_request: web.Request) -> web.Response:
-        return web.Response(text=text)
-
-    return handle
+def _always_200(failed: Callable[[str], bytes]) -> messages.Failed:
+    return lambda _status, reason: messages.Answer(failed(reason))
 
 
-def _json(body: bytes) -> web.Response:
-    return web.Response(body=body, content_type=_JSON)
+def _plain(text: str) -> messages.Handler:
+    return lambda _request: _text(text)
 
 
-def _error(status: int, text: str) -> web.Response:
-    return web.Response(
-        body=msgspec.json.encode({"error": text}), status=status, content_type=_JSON
-    )
+def _text(text: str, status: int = 200) -> messages.Answer:
+    return messages.Answer(text.encode(), status, messages.TEXT)

@@ -18,6 +18,10 @@ from partage.core import errors
 from partage.dialects import base
 
 DEFAULT_PORT = 39999  # gpushare's
+ON_THE_WAY_S = 0.5  # of kube-scheduler's time, for request and answer
+_ENOUGH = 16  # nodes to choose from; our own score decides among the first few anyway
+_HOLD_S = 15.0
+_BIND_S = 3.0
 _UNITS_MIB = {"auto": 1024, "GiB": 1024, "MiB": 1}
 
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=3600)]
@@ -56,15 +60,24 @@ class Decisions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How to decide."""
 
     policy: Literal["priced", "binpack", "spread"] = "priced"
-    nodes: Annotated[int, msgspec.Meta(ge=1)] | Literal["all"] = 64  # in the answer of filter
-    hold_s: Annotated[float, msgspec.Meta(ge=10, le=600)] = 15.0
+    # In the answer of filter. "auto": one for a pod that does not say where it would rather be, so
+    # that kube-scheduler need not ask for priorities and score; else as many as are worth it.
+    nodes: Annotated[int, msgspec.Meta(ge=1)] | Literal["all", "auto"] = "auto"
+    hold_s: Annotated[float, msgspec.Meta(ge=10, le=600)] | None = None  # None: long enough
     memory_unit: Literal["auto", "GiB", "MiB"] = "auto"  # of aliyun.com/gpu-mem
     qgpu_max_cards: Annotated[int, msgspec.Meta(ge=1, le=1024)] = 2
 
     @property
     def limit(self) -> int:
         """How many nodes at most; 0: all."""
-        return 0 if self.nodes == "all" else self.nodes
+        if self.nodes == "all":
+            return 0
+        return _ENOUGH if self.nodes == "auto" else self.nodes
+
+    @property
+    def limit_without_preference(self) -> int:
+        """The same for pods that prefer no node to another."""
+        return 1 if self.nodes == "auto" else self.limit
 
     @property
     def dialects(self) -> base.Settings:
@@ -84,6 +97,25 @@ class Leader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     renew_s: Seconds = 2.0
 
 
+class Scheduler(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What kube-scheduler is configured with; it does not tell."""
+
+    http_timeout_s: Annotated[float, msgspec.Meta(ge=2, le=300)] = 10.0  # httpTimeout
+
+    @property
+    def patience_s(self) -> float:
+        """How long a bind may take here, so that its answer still arrives."""
+        return self.http_timeout_s - ON_THE_WAY_S
+
+
+class Binds(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How Bindings are sent to the API server."""
+
+    most_in_flight: Annotated[int, msgspec.Meta(ge=2, le=1024)] = 32
+    # From the sending; None: as long as fits.
+    timeout_s: Annotated[float, msgspec.Meta(ge=0.5, le=60)] | None = None
+
+
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """All of it."""
 
@@ -91,7 +123,49 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cluster: Cluster = Cluster()
     decisions: Decisions = Decisions()
     leader: Leader = Leader()
+    scheduler: Scheduler = Scheduler()
+    binds: Binds = Binds()
     log_level: Literal["debug", "info", "warn", "error"] = "info"
+
+    @property
+    def hold_s(self) -> float:
+        """How long a hold lasts: what is written, or long enough for the bind that it waits for."""
+        return self.decisions.hold_s or max(_HOLD_S, self.scheduler.http_timeout_s)
+
+    @property
+    def bind_timeout_s(self) -> float:
+        """For the answer to a Binding: what is written, or what leaves time to wait for a turn."""
+        return self.binds.timeout_s or min(_BIND_S, self.scheduler.patience_s / 2)
+
+
+def _check(chosen: Settings) -> None:
+    """Refuse times that do not fit together: it would show under load only."""
+    timeout_s, leader, scheduler = chosen.bind_timeout_s, chosen.leader, chosen.scheduler
+    http_s = f"scheduler.http_timeout_s = {scheduler.http_timeout_s:g}"
+    if timeout_s > scheduler.patience_s:
+        raise SettingsError(
+            f"binds.timeout_s = {timeout_s:g} is too long: kube-scheduler gives up after {http_s}",
+            instead=f"write at most {scheduler.patience_s:g}, or give the extender a longer "
+            "httpTimeout in kube-scheduler's configuration, and say so here",
+        )
+    if chosen.hold_s < scheduler.http_timeout_s:
+        raise SettingsError(
+            f"decisions.hold_s = {chosen.hold_s:g} is shorter than {http_s}: holds would end while "
+            "their binds wait",
+            instead="write more for hold_s, or leave it out",
+        )
+    if leader.elect and leader.renew_s > leader.lease_s / 3:
+        raise SettingsError(
+            f"leader.renew_s = {leader.renew_s:g} is too long for leader.lease_s = "
+            f"{leader.lease_s:g}: one renewal that fails would end the lease",
+            instead=f"write at most {leader.lease_s / 3:g}",
+        )
+    if leader.elect and timeout_s + 1 > leader.lease_s - 2 * leader.renew_s:
+        raise SettingsError(
+            f"binds.timeout_s = {timeout_s:g} is too long for leader.lease_s = {leader.lease_s:g}, "
+            f"of which {leader.lease_s - 2 * leader.renew_s:g} s are left for a bind",
+            instead="write less, or a longer lease",
+        )
 
 
 def load(path: str, environ: Mapping[str, str], flags: Mapping[str, Any]) -> Settings:
@@ -100,7 +174,9 @@ def load(path: str, environ: Mapping[str, str], flags: Mapping[str, Any]) -> Set
     _convert(written, path)  # what is wrong in the file is wrong even if a flag covers it
     for name, value in (*_environment(environ).items(), *flags.items()):
         _set(written, name, value)
-    return _convert(written, "")
+    chosen = _convert(written, "")
+    _check(chosen)
+    return chosen
 
 
 def _convert(written: dict[str, Any], path: str) -> Settings:

@@ -32,6 +32,10 @@ REASONS = {
     Code.NOT_FOUND: "no arrangement of the containers was found in time",
 }
 
+# The node is the same for all nodes that were asked about, so this is one text, too.
+PLACED = "the pod is bound to node {node}, or about to be"
+PART = " (kube-scheduler asked about {asked} of {known} nodes)"
+
 GPUSHARE_NOT_FOUND = 'node "{name}" not found'
 GPUSHARE_SKIP = "The node {name} is not for GPU share, need skip"
 GPUSHARE_INSUFFICIENT = "Insufficient GPU Memory in one device"

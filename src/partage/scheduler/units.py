@@ -42,7 +42,9 @@ class Unit:
         mine, unit = self.settings.memory_unit_mib, self._votes.get(name)
         if unit is None or unit == mine:
             return ""
-        return f"it counts {aliyun.MEMORY} in {_NAMES[unit]}, and the cluster in {_NAMES[mine]}"
+        found, wanted = _NAMES[unit], _NAMES[mine]
+        problem = f"it counts {aliyun.MEMORY} in {found}, and the cluster in {wanted}"
+        return f"{problem}; start its agent or plugin with --memory-unit {wanted}"
 
     def voters(self) -> Iterable[str]:
         """The nodes whose unit is known."""

@@ -38,10 +38,36 @@ class Args(msgspec.Struct, frozen=True, rename="pascal"):
     node_names: list[str] | None = None
 
 
+class PreferringSpec(pods.Spec, frozen=True, rename="camel"):
+    """What a pod runs and where, and whether it would rather be somewhere."""
+
+    affinity: msgspec.Raw = msgspec.Raw(b"null")
+    topology_spread_constraints: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class NominatedStatus(pods.Status, frozen=True, rename="camel"):
+    """What was last said of a pod, and where it was nominated to."""
+
+    nominated_node_name: str = ""
+
+
+class PreferringPod(pods.Pod, frozen=True, rename="camel"):
+    """A pod that may prefer some nodes, for reasons that are kube-scheduler's to judge."""
+
+    spec: PreferringSpec = PreferringSpec()
+    status: NominatedStatus = NominatedStatus()
+
+    @property
+    def prefers(self) -> bool:
+        """Whether it says anything about where it would rather be."""
+        spec = self.spec
+        return bytes(spec.affinity) != b"null" or bytes(spec.topology_spread_constraints) != b"null"
+
+
 class SetArgs(msgspec.Struct, frozen=True, rename="pascal"):
     """The same, with names as a set: what is needed on the fast way."""
 
-    pod: pods.Pod | None = None
+    pod: PreferringPod | None = None
     nodes: NodeList | None = None
     node_names: set[str] | None = None
 

@@ -16,6 +16,7 @@ import yaml
 from partage.cli import cluster_reading, mirroring, tables
 from partage.cli.inspect import inspection
 from partage.cli.top import sampling
+from partage.dialects import pods
 
 UNKNOWN = "N/A"
 
@@ -65,7 +66,7 @@ def inspect(
 
 
 async def _inspected(cluster: cluster_reading.Cluster) -> inspection.Inspection:
-    return inspection.inspect(await mirroring.read(cluster), named=cluster.node)
+    return inspection.inspect(await mirroring.read(cluster, pods.Pod), named=cluster.node)
 
 
 def _joined(found: inspection.Inspection, agent: str) -> inspection.Inspection:

@@ -1,0 +1,125 @@
+"""Nominations: a node that kube-scheduler did not ask about, though the pod fits there.
+
+kube-scheduler may ask about a part of the nodes (:mod:`.questions`). If the pod fits on none of
+those and on another one, waiting for that one to be asked about is waiting for luck. But there is a
+field for it: kube-scheduler looks at a pod's ``nominatedNodeName`` before it looks at any other
+node, and writing it wakes the pod. If that node will not do after all, for reasons that are not
+ours (a taint, an affinity, too little CPU), kube-scheduler goes on as usual. So a pod is nominated
+a few times, to another node each time, and then again after a pause.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection
+from typing import NoReturn
+
+import msgspec
+
+from partage.core import demands, grants
+from partage.dialects import pods
+from partage.kube import errors as kube_errors
+from partage.scheduler import mirror as mirrors
+from partage.scheduler import pod_patches
+
+log = logging.getLogger(__name__)
+
+MOST_TRIES = 4  # for a pod
+PAUSE_S = 30.0  # after which they begin anew
+_LONGEST_PAUSE_S = 900.0
+_CANDIDATES = 16  # nodes that are thought of
+_MOST_PODS = 1024
+_PER_SECOND = 20  # patches
+
+
+class _Tries(msgspec.Struct):
+    """What was tried for one pod."""
+
+    since: float
+    nodes: list[str]
+    pause_s: float = PAUSE_S  # twice as long after each round in vain
+
+
+class Nominations:
+    """Finds nodes for pods that were refused on a part of them, and names them."""
+
+    def __init__(
+        self,
+        mirror: mirrors.Mirror,
+        patches: pod_patches.PodPatches,
+        *,
+        clock: Callable[[], float],
+    ) -> None:
+        self._mirror = mirror
+        self._patches = patches
+        self._clock = clock
+        self._tries: dict[str, _Tries] = {}  # by uid, the latest last
+        self._wanted: asyncio.Queue[tuple[grants.Pod, str]] = asyncio.Queue(_MOST_PODS)
+        self.made = 0
+
+    def missed(
+        self, pod: pods.Pod, demand: demands.PodDemand, names: Collection[str], nominated: str = ""
+    ) -> None:
+        """A pod fits on none of the nodes that were asked about.
+
+        If somebody else ``nominated`` it, victims may be dying for it there: that stays.
+        """
+        tries = self._tries_of(pod.metadata.uid)
+        if len(tries.nodes) >= MOST_TRIES or self._wanted.full():
+            return
+        if nominated and nominated not in tries.nodes:
+            return
+        node = self._elsewhere(demand, names, tries.nodes)
+        if node:
+            tries.nodes.append(node)
+            self._wanted.put_nowait((pod.identity, node))
+
+    async def run(self) -> NoReturn:
+        """For ever: one nomination after the other, so many a second at most."""
+        while True:
+            pod, node = await self._wanted.get()
+            if pod.uid in self._mirror.waiting:
+                await self._nominate(pod, node)
+                await asyncio.sleep(1 / _PER_SECOND)
+
+    def _tries_of(self, uid: str) -> _Tries:
+        now = self._clock()
+        tries = self._tries.pop(uid, None)
+        if tries is None:
+            tries = _Tries(now, [])
+        elif now - tries.since > tries.pause_s:
+            tries = _Tries(now, [], min(2 * tries.pause_s, _LONGEST_PAUSE_S))
+        self._tries[uid] = tries
+        if len(self._tries) > _MOST_PODS:
+            del self._tries[next(iter(self._tries))]
+        return tries
+
+    def _elsewhere(
+        self, demand: demands.PodDemand, names: Collection[str], tried: Collection[str]
+    ) -> str:
+        """The best node that was not asked about; one that is open to all, if there is such a one.
+
+        Nothing is held there: the pod may not be allowed on it, and others are.
+        """
+        best = self._mirror.fleet.best(demand, limit=len(names) + _CANDIDATES)
+        unasked = [node for node in best if node not in names]
+        # A nomination may have come while kube-scheduler was busy with the pod, so the same node
+        # again is better than none.
+        there = [node for node in unasked if node not in tried] or unasked
+        open_ones = (node for node in there if not self._mirror.nodes.closed(node))
+        return next(open_ones, there[0] if there else "")
+
+    async def _nominate(self, pod: grants.Pod, node: str) -> None:
+        try:
+            await self._patches.nominate(pod, node)
+        except kube_errors.KubeError as error:
+            log.info("pod %s/%s and node %s: %s", pod.namespace, pod.name, node, error)
+            return
+        self.made += 1
+        log.info(
+            "pod %s/%s fits on node %s, about which kube-scheduler did not ask: nominated",
+            pod.namespace,
+            pod.name,
+            node,
+        )
