@@ -16,9 +16,15 @@ class Agent(services.Service):
     """The agent of a node."""
 
     def __init__(
-        self, node: Node, kubeconfig: Path, *, leashed: bool = True, options: Sequence[str] = ()
+        self,
+        node: Node,
+        kubeconfig: Path,
+        *,
+        name: str = "agent",
+        leashed: bool = True,
+        options: Sequence[str] = (),
     ) -> None:
-        super().__init__("agent", node.folder / "run", leashed=leashed)
+        super().__init__(name, node.folder / "run", leashed=leashed)
         self._node = node
         self._kubeconfig = kubeconfig
         self._options = tuple(options)

@@ -29,6 +29,7 @@ DEFAULT = "default"
 
 _CONNECTIONS = 8  # more do not help: the API server shares the machine's cores with us
 _TIMEOUT_SECONDS = 60
+_PAGE = 500  # objects
 _GROUPS = {
     "ClusterRole": "rbac.authorization.k8s.io/v1",
     "ClusterRoleBinding": "rbac.authorization.k8s.io/v1",
@@ -104,6 +105,17 @@ class Api:
         query = "?" + urllib.parse.urlencode({"labelSelector": selector}) if selector else ""
         return list(self.call("GET", path(kind, "", namespace) + query)["items"])
 
+    def each(self, kind: str, namespace: str = "") -> Iterator[Object]:
+        """The same objects, of one moment too, without having them all in memory at once."""
+        rest = ""
+        while True:
+            query = urllib.parse.urlencode({"limit": _PAGE, "continue": rest})
+            page = self.call("GET", f"{path(kind, '', namespace)}?{query}")
+            yield from page["items"]
+            rest = page["metadata"].get("continue", "")
+            if not rest:
+                return
+
     def patch(
         self,
         kind: str,
@@ -131,6 +143,12 @@ class Api:
         status, body = self._send("GET", path(kind, "", "") + query, None, "")
         _check(status, body)
         return [msgspec.json.decode(line) for line in body.splitlines()]
+
+    def text(self, where: str) -> str:
+        """What is at a path and is no object, such as metrics."""
+        status, body = self._send("GET", where, None, "")
+        _check(status, body)
+        return body.decode()
 
     def is_ready(self, endpoint: str = "/readyz") -> bool:
         """Whether the server answers, and says that it is ready."""

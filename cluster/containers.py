@@ -42,9 +42,11 @@ class Containers:
     def running(self) -> list[str]:
         """The IDs of containers and pods' sandboxes that run.
 
-        Those that have ended are not listed; kubelet forgets them a minute later.
+        Those that have ended are not listed, nor those that stopped and were left behind, as a
+        kubelet does that is killed in the middle; it forgets them a minute later, or never.
         """
-        return self._call("tasks", "list", "--quiet").stdout.split()
+        rows = [row.split() for row in self._call("tasks", "list").stdout.splitlines()[1:]]
+        return [name for name, _pid, status in rows if status != "STOPPED"]
 
     def exec(self, container: str, *command: str) -> subprocess.CompletedProcess[str]:
         """Run a command in a container, with its environment, and wait for its end."""

@@ -14,6 +14,7 @@ a crash of a program does not. All calls block; a coroutine uses :func:`asyncio.
 from __future__ import annotations
 
 import shutil
+import signal
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -28,6 +29,8 @@ CONTROLLERS = "controller-manager"
 NAMES = (SCHEDULER, CONTROLLERS, APISERVER, ETCD)  # in the order in which they are stopped
 
 _LISTEN = processes.LOOPBACK
+# Nobody vouches for whoever asks the scheduler how it is, so everybody may.
+_OPEN = "--authorization-always-allow-paths=/healthz,/readyz,/livez,/metrics"
 # No kubelet renews a lease here; this controller would taint every node for it.
 _CONTROLLERS = "*,-node-lifecycle-controller"
 
@@ -79,6 +82,21 @@ class ControlPlane:
         """The address of the API server."""
         return f"https://{_LISTEN}:{self._port(APISERVER)}"
 
+    @property
+    def scheduler_url(self) -> str:
+        """The address of the scheduler, where it tells how it is."""
+        return f"https://{_LISTEN}:{self._port(SCHEDULER)}"
+
+    @property
+    def certificate(self) -> Path:
+        """The certificate that the API server shows, which is its own authority."""
+        return self._pki / "apiserver.crt"
+
+    @property
+    def certificate_key(self) -> Path:
+        """The key of that certificate, for what stands in front of the API server."""
+        return self._pki / "apiserver.key"
+
     def start(self) -> Self:
         """Start everything but the scheduler; if one part fails, nothing is left running."""
         building.ensure()
@@ -109,7 +127,7 @@ class ControlPlane:
         process = self._processes[APISERVER]
         process.start([self._programs / "kube-apiserver", *self._apiserver_options()])
         # It makes its certificate at the first start, and writes the key after it.
-        process.wait_until((self._pki / "apiserver.key").exists)
+        process.wait_until(self.certificate_key.exists)
         if not self.kubeconfig.exists():
             self.write_kubeconfig(self.kubeconfig, credentials.ADMIN)
         process.wait_until(self.client.is_ready)
@@ -122,6 +140,14 @@ class ControlPlane:
     def kill_apiserver(self) -> None:
         """Stop the API server as a crash would."""
         self._processes[APISERVER].kill()
+
+    def pause_apiserver(self) -> None:
+        """Stop the API server in the middle of what it does: it keeps connections, and is mute."""
+        self._processes[APISERVER].signal(signal.SIGSTOP)
+
+    def resume_apiserver(self) -> None:
+        """Let the API server go on where it was paused."""
+        self._processes[APISERVER].signal(signal.SIGCONT)
 
     def compact_etcd(self) -> None:
         """Make every resource version known so far too old to watch from.
@@ -138,23 +164,26 @@ class ControlPlane:
         self.stop_scheduler()
         path = self.folder / "scheduler.yaml"
         path.write_text(configuration or scheduling.plain(self.kubeconfig))
-        options = [f"--config={path}", "--leader-elect=false", *self._serving(SCHEDULER)]
+        options = [f"--config={path}", "--leader-elect=false", _OPEN, *self._serving(SCHEDULER)]
         process = self._processes[SCHEDULER]
         process.start([self._programs / "kube-scheduler", *options])
-        ready = f"https://{_LISTEN}:{self._port(SCHEDULER)}/readyz"
+        ready = f"{self.scheduler_url}/readyz"
         process.wait_until(lambda: processes.answers(ready))
 
     def stop_scheduler(self) -> None:
         """Stop the scheduler, if one runs."""
         self._processes[SCHEDULER].kill()
 
-    def write_kubeconfig(self, path: Path, user: str) -> None:
-        """How one of the users of :mod:`cluster.credentials` reaches the API server."""
+    def write_kubeconfig(self, path: Path, user: str, *, server: str = "") -> None:
+        """How one of the users of :mod:`cluster.credentials` reaches the API server.
+
+        ``server`` is the address of what stands in front of it, if anything does.
+        """
         credentials.write_kubeconfig(
             path,
-            server=self.server,
+            server=server or self.server,
             token=credentials.token(self._pki / "tokens.csv", user),
-            authority_pem=(self._pki / "apiserver.crt").read_text(),
+            authority_pem=self.certificate.read_text(),
             user=user,
         )
 

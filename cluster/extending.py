@@ -40,6 +40,12 @@ class Extender(services.Service):
         except urllib.error.HTTPError as error:
             return json.load(error)
 
+    def metric(self, name: str) -> float:
+        """The number that ``/metrics`` has behind a name, with its labels if it has any."""
+        with urllib.request.urlopen(f"{self.url}/metrics", timeout=30) as answer:
+            lines = answer.read().decode().splitlines()
+        return next(float(line.split()[-1]) for line in lines if line.startswith(f"{name} "))
+
     def post(self, path: str, body: Any) -> Any:
         """The answer to a verb."""
         request = urllib.request.Request(f"{self.url}{path}", json.dumps(body).encode())

@@ -158,15 +158,22 @@ def spawn(
 
 def answers(url: str) -> bool:
     """Whether a program that we started says on loopback that it is well."""
+    try:
+        page(url)
+    except (OSError, http.client.HTTPException):  # an answer that is no success is an OSError too
+        return False
+    return True
+
+
+def page(url: str) -> str:
+    """What a program that we started says on loopback."""
     # Its certificate is made at its start and worth nothing: there is no secret in the question.
     trusting = ssl.create_default_context()
     trusting.check_hostname = False
     trusting.verify_mode = ssl.CERT_NONE
-    try:
-        with urllib.request.urlopen(url, context=trusting, timeout=5):
-            return True
-    except (OSError, http.client.HTTPException):  # an answer that is no success is an OSError too
-        return False
+    with urllib.request.urlopen(url, context=trusting, timeout=5) as answer:
+        text: str = answer.read().decode()
+    return text
 
 
 def runs(pid: int) -> bool:

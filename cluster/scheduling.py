@@ -19,9 +19,10 @@ DEFAULT_SCHEDULER = "default-scheduler"
 WEIGHT = 10  # of our order of nodes against the scheduler's own scores
 
 
-def plain(kubeconfig: Path, *, queries_per_second: int = 0) -> str:
-    """The scheduler as it is, without an extender."""
-    return _text(kubeconfig, queries_per_second, {})
+def plain(kubeconfig: Path, *, queries_per_second: int = 0, scored_percent: int = 0) -> str:
+    """The scheduler as it is, without an extender; ``scored_percent`` as :func:`partage` has it."""
+    more = {"profiles": [_profile(DEFAULT_SCHEDULER, scored_percent)]} if scored_percent else {}
+    return _text(kubeconfig, queries_per_second, more)
 
 
 def gpushare(kubeconfig: Path, *, port: int, queries_per_second: int = 0) -> str:
@@ -45,11 +46,14 @@ def partage(
     advertised: Collection[str],
     second_name: str = "",
     queries_per_second: int = 0,
+    scored_percent: int = 100,
 ) -> str:
-    """Partage's configuration.
+    """Partage's configuration, as deploy/scheduler-config.yaml has it.
 
     ``advertised`` are the resources that nodes report. The scheduler counts those by sum itself,
     and only then can it preempt for them; any other it must ignore, or no node would ever fit.
+    ``scored_percent`` of all nodes are looked at for a pod; 0 leaves it to the scheduler, which
+    looks at fewer the more there are.
     """
     extender = {
         "urlPrefix": f"http://127.0.0.1:{port}/scheduler",
@@ -58,6 +62,7 @@ def partage(
         "preemptVerb": "preempt",
         "bindVerb": "bind",
         "weight": WEIGHT,
+        "httpTimeout": "10s",
         "nodeCacheCapable": True,
         "ignorable": False,
         "managedResources": [
@@ -65,13 +70,19 @@ def partage(
         ],
     }
     names = [DEFAULT_SCHEDULER, second_name] if second_name else [DEFAULT_SCHEDULER]
-    more = {"profiles": [{"schedulerName": name} for name in names], "extenders": [extender]}
+    profiles = [_profile(name, scored_percent) for name in names]
+    more = {"profiles": profiles, "extenders": [extender]}
     return _text(kubeconfig, queries_per_second, more)
 
 
 def resources() -> Sequence[str]:
     """Every resource that some dialect knows."""
     return sorted({name for dialect in registry.DIALECTS for name in dialect.resources})
+
+
+def _profile(name: str, scored_percent: int) -> dict[str, Any]:
+    scored = {"percentageOfNodesToScore": scored_percent} if scored_percent else {}
+    return {"schedulerName": name, **scored}
 
 
 def _text(kubeconfig: Path, queries_per_second: int, more: dict[str, Any]) -> str:

@@ -274,3 +274,13 @@ def deployment(replicas: int) -> api.Object:
             "template": {"metadata": {"labels": {"app": "a"}}, "spec": pod["spec"]},
         },
     }
+
+
+def test_a_long_list_comes_in_parts_of_one_moment(clean_cluster: ControlPlane) -> None:
+    """Each object is there once, also one that is deleted while the rest is still to come."""
+    clean_cluster.client.create_all(objects.pod(f"p{number}") for number in range(600))
+    found = clean_cluster.client.each("Pod")
+    names = [next(found)["metadata"]["name"]]
+    clean_cluster.client.delete("Pod", "p99", grace_seconds=0)
+    names += [pod["metadata"]["name"] for pod in found]
+    assert sorted(names) == sorted(f"p{number}" for number in range(600))

@@ -72,11 +72,11 @@ def test_the_extender_works_with_the_rights_of_its_service_account(
 def test_in_gpushares_place_it_works_with_gpushares_rights_and_says_what_is_missing(
     clean_cluster: ControlPlane, tmp_path: Path
 ) -> None:
-    """The role of its manifest: no ConfigMaps, no patch of nodes."""
+    """The role of its manifest: no ConfigMaps, no patch of nodes or of the status of pods."""
     plane = clean_cluster
     for manifest in installing.manifests(DROP_IN, component="gpushare-schd-extender"):
         if manifest["kind"] == "ClusterRole":
-            nodes, pods, binding, _configmaps = manifest["rules"]
+            nodes, pods, binding, _status, _configmaps = manifest["rules"]
             nodes["verbs"].remove("patch")
             manifest["rules"] = [nodes, pods, binding]
         plane.client.create(manifest)

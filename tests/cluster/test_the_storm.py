@@ -1,4 +1,7 @@
-"""A storm: mixed dialects, crashes, restarts and re-created pods; and never a card over anything.
+"""A storm: mixed dialects, crashes, outages and re-created pods; and never a card over anything.
+
+Between the extender and the API server answers are swallowed, Bindings are reported as failed or
+held back until the very end, and connections are refused; the API server is killed and paused.
 
 Every sample is one consistent list of the API server, judged by sums that this file makes itself
 from the grants on the pods. Only whether a pod that waits would fit is asked of Partage's own
@@ -8,17 +11,20 @@ fitting, on a fleet built anew from the objects.
 from __future__ import annotations
 
 import collections
+import itertools
 import json
 import os
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
-from cluster import api, extending, objects
+from cluster import api, extending, fault_proxy, faults, objects
 from cluster.control_plane import ControlPlane
 from partage.core import cards, fleet
 from partage.dialects import base, nodes, pods
@@ -29,9 +35,9 @@ NODES, CARDS, CARD_MIB = 40, 4, 16384
 PODS = int(os.environ.get("PARTAGE_STORM_PODS", "600"))
 STORM_S = float(os.environ.get("PARTAGE_STORM_SECONDS", "30"))
 
-# A bind without an answer keeps its room for 90 s, and others may queue up behind it. It has to be
-# less than the five minutes after which kube-scheduler tries again by itself, without a kick.
-PATIENCE_S = 270.0
+# Less than the five minutes after which kube-scheduler tries again by itself.
+PATIENCE_S = 240.0
+PAUSE_S = 4.0  # of the API server; longer than the extender waits for the answer to a Binding
 
 Ask = Callable[[random.Random], dict[str, int]]
 
@@ -57,18 +63,35 @@ _DIALECTS: dict[str, Ask] = {
 }
 
 
+@pytest.fixture
+def between(clean_cluster: ControlPlane, tmp_path: Path) -> Iterator[fault_proxy.FaultProxy]:
+    """A proxy in front of the API server."""
+    with fault_proxy.FaultProxy(clean_cluster, tmp_path) as started:
+        yield started
+
+
+@pytest.fixture
+def behind(between: fault_proxy.FaultProxy, tmp_path: Path) -> Iterator[extending.Extender]:
+    """An extender that reaches the API server through the proxy."""
+    extender = extending.Extender(tmp_path, between.kubeconfig)
+    yield extender
+    extender.close()
+
+
 def test_no_card_is_ever_over_and_in_the_end_all_that_fits_is_bound(
-    clean_cluster: ControlPlane, extender: extending.Extender
+    clean_cluster: ControlPlane, between: fault_proxy.FaultProxy, behind: extending.Extender
 ) -> None:
-    """600 pods on 40 nodes, the extender killed at random, the API server restarted once."""
+    """600 pods on 40 nodes, the extender killed at random, the API server away again and again."""
     plane, source = clean_cluster, random.Random(20)
     plane.client.create_all(map(_node, range(NODES)))
-    extender.start()
-    making.schedule(plane, extender.port, advertised=())
-    storm = _Storm(plane, extender, source)
+    behind.start()
+    making.schedule(plane, behind.port, advertised=())
+    storm = _Storm(plane, behind, between, source)
     storm.create_all()
     storm.rage(STORM_S)
     making.eventually(lambda: _settled(storm.sample()), patience_s=PATIENCE_S, why=storm.remains)
+    storm.late.end()  # whatever was held back comes now
+    time.sleep(1)
     everything = storm.sample()
     bound = [pod for pod in everything if pod["spec"].get("nodeName")]
     assert len(bound) > PODS // 2
@@ -76,17 +99,27 @@ def test_no_card_is_ever_over_and_in_the_end_all_that_fits_is_bound(
     assert len(dialects) == len({"aliyun" if d == "gpushare" else d for d in _DIALECTS})
     assert storm.crashes > 3
     assert storm.recreated > 5
+    assert storm.late.hits > 3
+    assert between.count(faults.BINDINGS, server_status=201, client_status=faults.SILENCE) > 3
 
 
 class _Storm:
     """What is done to the cluster, and what is seen of it meanwhile."""
 
     def __init__(
-        self, plane: ControlPlane, extender: extending.Extender, source: random.Random
+        self,
+        plane: ControlPlane,
+        extender: extending.Extender,
+        between: fault_proxy.FaultProxy,
+        source: random.Random,
     ) -> None:
         self._plane = plane
         self._extender = extender
+        self._between = between
         self._source = source
+        between.add(faults.swallow(faults.BINDINGS, one_in=7))
+        between.add(faults.misreport(faults.BINDINGS, 504, one_in=11))
+        self.late = between.add(faults.hold_back(faults.BINDINGS, one_in=29))
         self._names = {f"p{i}": source.choice(list(_DIALECTS.values())) for i in range(PODS)}
         self.crashes = self.recreated = 0
 
@@ -96,17 +129,30 @@ class _Storm:
     def rage(self, seconds: float) -> None:
         """Crash and churn for a while; every sample has to be right."""
         end = time.monotonic() + seconds
-        restart_at = time.monotonic() + seconds / 2
         crashing = threading.Thread(target=self._crash, args=(end,))
         crashing.start()
+        troubles = itertools.cycle([self._refuse, self._pause, self._restart])
         while time.monotonic() < end:
-            if restart_at and time.monotonic() > restart_at:
-                restart_at = 0.0
-                self._plane.kill_apiserver()
-                self._plane.start_apiserver()
-            self._churn()
-            self.sample()
+            for _ in range(4):
+                self._churn()
+                self.sample()
+            next(troubles)()
         crashing.join()
+
+    def _refuse(self) -> None:
+        self._between.refuse_connections()
+        self._between.cut_connections()
+        time.sleep(1)
+        self._between.accept_connections()
+
+    def _pause(self) -> None:
+        self._plane.pause_apiserver()
+        time.sleep(PAUSE_S)
+        self._plane.resume_apiserver()
+
+    def _restart(self) -> None:
+        self._plane.kill_apiserver()
+        self._plane.start_apiserver()
 
     def sample(self) -> list[api.Object]:
         """All pods at one moment, after checking what must hold at every moment."""
