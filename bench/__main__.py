@@ -5,7 +5,18 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable
 
-from bench import asking, deciding, measuring, pricing, runs, scale, starts, throughput
+from bench import (
+    asking,
+    burst,
+    deciding,
+    measuring,
+    outages,
+    pricing,
+    runs,
+    scale,
+    starts,
+    throughput,
+)
 
 BENCHMARKS: dict[str, Callable[[], Iterable[measuring.Result]]] = {
     "deciding": deciding.run,
@@ -15,6 +26,8 @@ BENCHMARKS: dict[str, Callable[[], Iterable[measuring.Result]]] = {
     "throughput": throughput.run,
     "scale": scale.run,
     "starts": starts.run,
+    "burst": burst.run,
+    "outages": outages.run,
 }
 
 

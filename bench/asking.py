@@ -25,18 +25,20 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from bench import coroutines, http_client, manifests, measuring, worlds
+from bench import coroutines, first, http_client, manifests, measuring, worlds
 from cluster import api
-from partage.scheduler import deciding, filtering, serving, wire
+from partage.scheduler import deciding, filtering, questions, serving, wire
 
 NODES = 5000
 PODS = 3 * NODES
 BODIES = 16
-BEST = 64
+BEST = 16
 _FLOOR = "decode"
 _DECODE = msgspec.json.Decoder(wire.SetArgs).decode
 _HOLD_S = 15.0
 _STOP_MS = 20
+_USUAL_BYTES = 20_000
+_BLOCK = 100
 
 
 def run() -> Iterator[measuring.Result]:
@@ -51,6 +53,8 @@ def run() -> Iterator[measuring.Result]:
             yield _bytes_to_bytes(asked, bodies, count)
             yield from _over_http(client, bodies, count)
         yield from _prioritize(asked, client)
+        yield _nothing(client)
+    yield _first()
     yield from _worst()
 
 
@@ -60,7 +64,8 @@ class Questions:
     def __init__(self, world: worlds.World) -> None:
         self.world = world
         decider = deciding.Decider(world.mirror, clock=time.monotonic, hold_s=_HOLD_S)
-        verbs = filtering.Filter(decider, limit=BEST)
+        asked = questions.Questions(clock=time.monotonic)
+        verbs = filtering.Filter(decider, asked, limit=BEST)
         self._filter: serving.Verb = verbs.filter
         self._prioritize: serving.Verb = verbs.prioritize
 
@@ -112,7 +117,8 @@ def _over_http(
 ) -> Iterator[measuring.Result]:
     requests = [http_client.request("/scheduler/filter", body) for body in bodies]
     for request in requests:
-        client.ask(request)
+        answer = client.ask(request)
+        assert b'"Error":""' in answer, answer[:200]  # a refusal would be quick
     work = itertools.cycle(requests)
     floor, warm = itertools.cycle(bodies), itertools.cycle([*bodies[1:], bodies[0]])
     cpu = http_client.Cpu(client)
@@ -149,6 +155,22 @@ def _prioritize(asked: Questions, client: http_client.Client) -> Iterator[measur
         yield measuring.Amount(
             what=f"prioritize of {BEST} names, {what}", amount=took_us / 1000, unit="ms"
         )
+
+
+def _nothing(client: http_client.Client) -> measuring.Amount:
+    """What HTTP itself costs; in blocks, as the kernel counts too coarsely for one request."""
+    sent = http_client.request("/nothing", b" " * _USUAL_BYTES)
+    cpu = http_client.Cpu(client)
+    for _ in range(40):
+        cpu.during(lambda: [client.ask(sent) for _ in range(_BLOCK)])
+    what = f"a request of {_USUAL_BYTES} bytes that does nothing, processor time"
+    return measuring.Amount(what=what, amount=cpu.median_us / _BLOCK, unit="us")
+
+
+def _first() -> measuring.Amount:
+    stops = first.in_a_new_process(NODES, PODS)
+    what = f"stop by the first filter of a process ({stops.first_whole_ms:.0f} ms in all)"
+    return measuring.Amount(what=what, amount=stops.first_ms, unit="ms", aim=_STOP_MS)
 
 
 def _unseen(asked: Questions) -> measuring.Amount:

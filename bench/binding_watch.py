@@ -17,6 +17,7 @@ import ssl
 import threading
 import time
 import urllib.parse
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Self
 
@@ -27,6 +28,7 @@ _BOUND = "/api/v1/pods?fieldSelector=spec.nodeName!%3D"
 _METADATA = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
 _ADDED = b'{"type":"ADDED"'
 _VERSION = re.compile(rb'"resourceVersion":"(\d+)"')
+_NAME = re.compile(rb'"metadata":{"name":"([^"]+)"')
 _PIECE_BYTES = 1 << 16
 _POLL_S = 0.02
 
@@ -38,7 +40,7 @@ class Watch:
         self._connection, self._token = _connection(kubeconfig)
         self._version = ""  # to go on from
         self._rest = b""  # of a line
-        self._bound_at_s: list[float] = []
+        self._bound_at_s: dict[str, float] = {}  # by the pod's name
         self._closed = False
         self._thread = threading.Thread(target=self._read, daemon=True)
 
@@ -66,7 +68,11 @@ class Watch:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"{len(self._bound_at_s)} of {count} pods are bound")
             time.sleep(_POLL_S)
-        return self._bound_at_s[:count]
+        return list(self._bound_at_s.values())[:count]
+
+    def times_s(self, names: Iterable[str]) -> dict[str, float]:
+        """When each of these pods was bound, by the clock of ``time.monotonic``."""
+        return {name: self._bound_at_s[name] for name in names}
 
     def _read(self) -> None:
         while not self._closed:
@@ -74,6 +80,7 @@ class Watch:
                 self._follow()
             self._connection.close()
             self._rest = b""
+            time.sleep(_POLL_S)
 
     def _follow(self) -> None:
         answer = self._ask(f"&watch=1&resourceVersion={self._version}", _METADATA)
@@ -86,8 +93,9 @@ class Watch:
         version = _VERSION.search(line)
         if version is not None:
             self._version = version[1].decode()
-        if line.startswith(_ADDED):
-            self._bound_at_s.append(time.monotonic())
+        name = _NAME.search(line) if line.startswith(_ADDED) else None
+        if name is not None:
+            self._bound_at_s[name[1].decode()] = time.monotonic()
 
     def _ask(self, query: str, accept: str) -> http.client.HTTPResponse:
         headers = {"Authorization": f"Bearer {self._token}", "Accept": accept}

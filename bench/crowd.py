@@ -23,7 +23,7 @@ _BATCH = 500
 class Crowd:
     """Makes nodes and pods, and deletes some."""
 
-    def __init__(self, client: api.Api, nodes: int) -> None:
+    def __init__(self, client: api.Api, nodes: int, *, subject: str = "scale") -> None:
         self._client = client
         self._names = manifests.names(nodes)
         self._world = worlds.World(worlds.empty(), self._names)
@@ -31,7 +31,7 @@ class Crowd:
         self._sizes_gib = manifests.sizes_gib(self._source)
         self._numbers = itertools.count()
         self._deciding = threading.Lock()
-        self._shown = progress.Progress("scale")
+        self._shown = progress.Progress(subject)
 
     def make_nodes(self) -> None:
         """All nodes."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+from collections.abc import Mapping
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _USER, _SYSTEM = 11, 12  # fields of /proc/PID/stat after the name
@@ -13,6 +14,11 @@ def spent_s(pid: int) -> float:
     """Processor time of all threads, user's and system's."""
     fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[_USER]) + int(fields[_SYSTEM])) / _TICKS_PER_S
+
+
+def spent_by_each_s(pids: Mapping[str, int]) -> dict[str, float]:
+    """The same of several processes, by their names."""
+    return {name: spent_s(pid) for name, pid in pids.items()}
 
 
 def memory_mb(pid: int, field: str = "VmRSS") -> float:

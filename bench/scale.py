@@ -25,15 +25,14 @@ import re
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator
 
 import msgspec
 
-from bench import binding_watch, crowd, heartbeat, measuring, processor
-from cluster import api, building, control_plane, objects, processes, scheduling
+from bench import binding_watch, crowd, heartbeat, measuring, planes, processor
+from cluster import api, control_plane, objects, processes, scheduling
 
 NODES = int(os.environ.get("PARTAGE_BENCH_NODES", "1000"))
 PODS_PER_NODE = 10
@@ -49,18 +48,15 @@ _GAPS = re.compile(r'^partage_watch_gaps_total\{kind="(?:nodes|pods)"\} (\S+)', 
 
 def run() -> Iterator[measuring.Result]:
     """All lines."""
-    if not building.programs_folder().exists():
-        yield measuring.Note("left out: build Kubernetes first, with `python -m cluster build`")
-        return
-    with (
-        tempfile.TemporaryDirectory(prefix="partage-bench-") as folder,
-        control_plane.ControlPlane(pathlib.Path(folder)) as plane,
-    ):
-        there = crowd.Crowd(plane.client, NODES)
-        there.make_nodes()
-        there.make_pods(NODES * PODS_PER_NODE)
-        with Extender(plane.kubeconfig).running() as extender:
-            yield from _measured(plane, there, extender)
+    return planes.on_one(_run)
+
+
+def _run(plane: control_plane.ControlPlane) -> Iterator[measuring.Result]:
+    there = crowd.Crowd(plane.client, NODES)
+    there.make_nodes()
+    there.make_pods(NODES * PODS_PER_NODE)
+    with Extender(plane.kubeconfig).running() as extender:
+        yield from _measured(plane, there, extender)
 
 
 def _measured(

@@ -1,21 +1,21 @@
 """Standing: the extender's own HTTP server in a process of its own, over a world made by hand.
 
 It is the application that ``partage extender`` serves, only its reflectors do not run. Prints its
-port when it is ready. Two things are added for the benchmark: ``POST /change`` changes one node, as
-a watch would between two questions, and the process ends with its standard input.
+port when it is ready. Three things are added for the benchmark: ``POST /change`` changes one node,
+as a watch would between two questions, ``POST /nothing`` does nothing, and the process ends with
+its standard input.
 """
 
 from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable
-
-from aiohttp import web
 
 from bench import manifests, worlds
 from partage.kube import api, credentials
-from partage.scheduler import running, settings
+from partage.scheduler import running, serving, settings
+from partage.services import listening
+from partage.services.http import messages, servers
 
 
 async def main(nodes: int, pods: int) -> None:
@@ -27,21 +27,21 @@ async def main(nodes: int, pods: int) -> None:
     world.fill(pods)
     for each in extender.reflectors.values():
         each.synced.set()
-    app = extender.application()
-    app.router.add_post("/change", _changer(world))
+    extender.settled()
+    site = extender.application()
+    site.post("/change", _changer(world))
+    site.post("/nothing", lambda _request: messages.Answer(b"{}"))
     worlds.settle_down()
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    print(runner.addresses[0][1], flush=True)
-    await asyncio.to_thread(sys.stdin.read)
-    await runner.cleanup()
+    address = listening.Address("127.0.0.1", 0)
+    async with servers.at(address, site, serving.LIMITS) as url:
+        print(url.rpartition(":")[2], flush=True)
+        await asyncio.to_thread(sys.stdin.read)
 
 
-def _changer(world: worlds.World) -> Callable[[web.Request], Awaitable[web.Response]]:
-    async def change(_request: web.Request) -> web.Response:
+def _changer(world: worlds.World) -> messages.Handler:
+    def change(_request: messages.Request) -> messages.Answer:
         world.change()
-        return web.Response()
+        return messages.Answer(b"")
 
     return change
 

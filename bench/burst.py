@@ -1,0 +1,168 @@
+"""Burst: many pods at once on a large cluster that is in use, with and without Partage.
+
+Real etcd, API server and kube-scheduler; nodes of 8 cards of 80 GiB, and bound pods with grants as
+Partage writes them. Bursts of pods that ask for shares of cards (``aliyun.com/gpu-mem``, 1 to 8
+GiB) come one after another, each while the pods of the one before are deleted; and in the same run
+bursts of as many plain pods, which ask for CPU, through a scheduler without an extender. All of
+it once with the scheduler's own limit on calls to the API server, 50 a second, and once with the
+limit out of the way.
+
+The cluster is never short of cards. So a pod needs one attempt, one Binding and no event that says
+it does not fit.
+
+``make bench`` takes 1,000 nodes and 4,000 pods, and about ten minutes. The full size is::
+
+    PARTAGE_BENCH_BURST_NODES=5000 PARTAGE_BENCH_BURST_RUNNING=20000 \\
+    PARTAGE_BENCH_BURST_SIZES=200,800,3000 make bench ARGS=burst
+
+``..._ROUNDS`` is the number of bursts of a size, ``..._RATES`` has the limits (0 is the scheduler's
+own), and ``..._SCORED=0,100`` compares the nodes that the scheduler looks at: 0 leaves that to it,
+100 is all of them.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+from collections.abc import Iterator, Mapping
+
+from bench import burst_series, card_sums, crowd, manifests, measuring, planes
+from cluster import extending, objects, scheduling
+from cluster.control_plane import ControlPlane
+
+_AIMS = {0: 0.8}  # of plain, by the limit on calls
+_AIM_WITHOUT_LIMIT = 0.5
+_AIM_OF_FIRST = 0.8
+_AIM_BINDINGS = 102  # for 100 pods
+_DEFAULT_RATE = 50  # of the scheduler's client, a second
+_LARGEST_GIB = 8
+_GIB_MIB = 1024
+
+
+def run() -> Iterator[measuring.Result]:
+    """All lines."""
+    return planes.on_one(_run)
+
+
+def _run(plane: ControlPlane) -> Iterator[measuring.Result]:
+    there = crowd.Crowd(plane.client, NODES, subject="burst")
+    there.make_nodes()
+    there.make_pods(RUNNING)
+    for rate in RATES:
+        for size in SIZES:
+            yield from _compared(plane, rate, size)
+
+
+def _compared(plane: ControlPlane, rate: int, size: int) -> Iterator[measuring.Result]:
+    what = f"{size} pods, {rate or _DEFAULT_RATE} calls/s"
+    plain = _plain(plane, rate, size)
+    yield from _notes(f"{what}, that are plain", plain)
+    for scored in SCORED:
+        nodes = f", {scored} % of nodes" if scored else ""
+        series = _shares(plane, rate, size, scored)
+        yield from _notes(f"{what}{nodes}, that share cards", series)
+        yield from _aimed(f"{what}{nodes}", series, plain, _AIMS.get(rate, _AIM_WITHOUT_LIMIT))
+
+
+def _plain(plane: ControlPlane, rate: int, size: int) -> burst_series.Series:
+    plane.start_scheduler(scheduling.plain(plane.kubeconfig, queries_per_second=rate))
+    runner = burst_series.Runner(plane, f"plain-{rate}-{size}", size, lambda _: {})
+    series = runner.run(ROUNDS, pids={})
+    plane.stop_scheduler()
+    return series
+
+
+def _shares(plane: ControlPlane, rate: int, size: int, scored: int) -> burst_series.Series:
+    extender = extending.Extender(plane.folder / "run", plane.kubeconfig)
+    extender.start()
+    try:
+        plane.start_scheduler(_configuration(plane, extender.port, rate, scored))
+        name = f"shares-{rate}-{size}-{scored}"
+        runner = burst_series.Runner(plane, name, size, _limits)
+        series = runner.run(ROUNDS, pids={"extender": extender.pid or 0}, check=_check)
+        plane.stop_scheduler()
+        return series
+    finally:
+        extender.close()
+
+
+def _configuration(plane: ControlPlane, port: int, rate: int, scored: int) -> str:
+    return scheduling.partage(
+        plane.kubeconfig,
+        port=port,
+        advertised={objects.MEMORY, objects.COUNT},
+        queries_per_second=rate,
+        scored_percent=scored,
+    )
+
+
+def _limits(index: int) -> dict[str, int]:
+    return {objects.MEMORY: index % _LARGEST_GIB + 1}
+
+
+def _aimed(
+    what: str, series: burst_series.Series, plain: burst_series.Series, aim: float
+) -> Iterator[measuring.Result]:
+    """What has an aim."""
+    yield measuring.Rate(
+        what=f"{what}: the slowest burst",
+        per_second=min(series.rates),
+        without="plain pods",
+        without_per_second=statistics.median(plain.rates),
+        aim=aim,
+    )
+    yield measuring.Rate(
+        what=f"{what}: the slowest burst",
+        per_second=min(series.rates),
+        without="the first",
+        without_per_second=series.rates[0],
+        aim=_AIM_OF_FIRST,
+    )
+    untrue = series.failures.untrue
+    for_100 = 100 * series.bindings
+    yield measuring.Amount(
+        what=f"{what}: sent for 100 pods", amount=for_100, unit="Bindings", aim=_AIM_BINDINGS
+    )
+    yield measuring.Amount(what=f"{what}: untrue", amount=untrue, unit="FailedScheduling", aim=0)
+
+
+def _notes(what: str, series: burst_series.Series) -> Iterator[measuring.Result]:
+    """What is there to be read."""
+    created = [burst.per_second_from_creation for burst in series.bursts]
+    rates = ", ".join(f"{rate:.1f}" for rate in series.rates)
+    yield measuring.Note(
+        f"{what}: {statistics.median(series.rates):.1f} pods/s ({rates}),"
+        f" {statistics.median(created):.1f} from the first creation on;"
+        f" bound after {series.wait_ms(50):.0f} ms (p50), {series.wait_ms(99):.0f} ms (p99)"
+    )
+    failures = series.failures
+    yield measuring.Note(
+        f"  for 100 pods {100 * series.bindings:.1f} Bindings, attempts that ended as"
+        f" {_listed({result: 100 * count for result, count in series.attempts.items()})};"
+        f" FailedScheduling was said {100 * failures.said / series.pods:.1f} times;"
+        f" in all {failures.said}, {failures.repeated} repeated, {failures.untrue} untrue"
+    )
+    for text in failures.texts:
+        yield measuring.Note(f"  (said: {text})")
+    yield measuring.Note(f"  processor time for a pod, in ms: {_listed(series.spent_ms)}")
+
+
+def _listed(amounts: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {amount:.1f}" for name, amount in amounts.items())
+
+
+def _check(plane: ControlPlane) -> None:
+    """No card is over its memory; at this moment all pods are bound with grants."""
+    card_sums.Sums(manifests.CARD_GIB * _GIB_MIB).check(plane.client.each("Pod"))
+
+
+def _numbers(name: str, default: str) -> list[int]:
+    return [int(word) for word in os.environ.get(f"PARTAGE_BENCH_BURST_{name}", default).split(",")]
+
+
+[NODES] = _numbers("NODES", "1000")
+[RUNNING] = _numbers("RUNNING", "4000")
+[ROUNDS] = _numbers("ROUNDS", "5")
+SIZES = _numbers("SIZES", "200,800")
+RATES = _numbers("RATES", "0,5000")
+SCORED = _numbers("SCORED", "100")
