@@ -308,6 +308,31 @@ def test_nodes_that_disagree_about_the_unit_are_reported_and_the_majority_counts
     assert len(world.mirror.problems) == 0
 
 
+@pytest.mark.parametrize("order", [("n1", "n2"), ("n2", "n1")])
+def test_a_draw_between_units_does_not_depend_on_who_came_first(order: tuple[str, str]) -> None:
+    """A new leader must read the same numbers from the same nodes."""
+    found = {"n1": making.node("n1"), "n2": making.node("n2", units_per_card=16 * GIB)}
+    world = making.World()
+    for name in order:
+        world.mirror.nodes.put(found[name])
+    assert world.mirror.settings.memory_unit_mib == 1024
+
+
+def test_a_node_whose_plugin_has_ended_has_no_vote_and_the_last_one_leaves_the_unit() -> None:
+    """Its capacity stays for minutes, and a pod's 3 GiB must not be read as 3 MiB by that."""
+    world = making.World()
+    left = making.node("n1", units_per_card=16 * GIB)
+    ended = msgspec.structs.replace(
+        left, status=msgspec.structs.replace(left.status, allocatable={making.MEMORY: 0})
+    )
+    world.mirror.nodes.put(ended)
+    assert world.mirror.settings.memory_unit_mib == 1024
+    world.mirror.nodes.put(left)
+    assert world.mirror.settings.memory_unit_mib == 1
+    world.mirror.nodes.put(ended)  # its agent is restarted
+    assert world.mirror.settings.memory_unit_mib == 1
+
+
 def test_a_fixed_unit_stays_whatever_nodes_say() -> None:
     """An administrator who names it is believed."""
     world = making.World(unit="MiB")

@@ -85,16 +85,24 @@ class Node(msgspec.Struct, frozen=True, rename="camel"):
 
     def amount(self, resource: str) -> int:
         """What the node's capacity says of a resource; 0 if nothing, or nothing readable."""
-        try:
-            return max(0, quantities.whole(str(self.status.capacity.get(resource, 0))))
-        except errors.QuantityError:
-            return 0
+        return _whole(self.status.capacity, resource)
+
+    def offers(self, resource: str) -> bool:
+        """Whether pods can have any of a resource there at the moment."""
+        return _whole(self.status.allocatable, resource) > 0
 
     @property
     def address(self) -> str:
         """Its first internal address."""
         internal = (a.address for a in self.status.addresses if a.type == "InternalIP")
         return next(internal, "")
+
+
+def _whole(amounts: Mapping[str, pods.Amount], resource: str) -> int:
+    try:
+        return max(0, quantities.whole(str(amounts.get(resource, 0))))
+    except errors.QuantityError:
+        return 0
 
 
 class Published(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,7 +2,9 @@
 
 Nothing in a request says it, so it is a setting; unless it says "auto". Then the nodes decide: the
 numbers that gpushare's plugin reports for a card can only be one of the two. While nodes disagree,
-as they do in the middle of a change, the majority counts, and the others are reported.
+as they do in the middle of a change, the majority counts, and the others are reported. GiB wins a
+draw, so that the answer does not depend on which node was seen first. A node that offers nothing at
+the moment has no vote: its kubelet goes on reporting the capacity of a plugin that has ended.
 """
 
 from __future__ import annotations
@@ -51,9 +53,8 @@ class Unit:
         return self._votes.keys()
 
     def _decide(self) -> bool:
-        mine = self.settings.memory_unit_mib
-        most = max(_NAMES, key=lambda unit: (self._counts[unit], unit == mine))
-        if most == mine:
+        most = max(_NAMES, key=lambda unit: (self._counts[unit], unit))
+        if not self._votes or most == self.settings.memory_unit_mib:
             return False
         self.settings = msgspec.structs.replace(self.settings, memory_unit_mib=most)
         return True
@@ -61,6 +62,6 @@ class Unit:
 
 def _unit(node: nodes.Node) -> int | None:
     count, amount = node.amount(aliyun.COUNT), node.amount(aliyun.MEMORY)
-    if not count or not amount:
+    if not count or not amount or not node.offers(aliyun.MEMORY):
         return None
     return nodes.unit_mib(amount // count)
