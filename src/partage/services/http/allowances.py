@@ -1,6 +1,6 @@
 """Allowances: how much is taken from a client, and how long it is waited for.
 
-Whoever can connect can ask for memory and time, also without a certificate. Nothing here is a limit
+A client that connects takes memory and time, even without a certificate. Nothing here is a limit
 for kube-scheduler: its bodies are small, whole and sent at once.
 """
 

@@ -201,7 +201,7 @@ class Connection(asyncio.BufferedProtocol):
             self._leave(lingering=message.given_up)
 
     def _leave(self, *, lingering: bool) -> None:
-        """Close; who is still sending gets the time to stop and to read its answer."""
+        """Close; a client that is still sending gets time to stop and to read its answer."""
         bounds = self._house.bounds
         self._leaving = True
         self._reader.done.clear()
@@ -255,7 +255,7 @@ class Connection(asyncio.BufferedProtocol):
         self._queueing = self._seated = False
 
     def _tell(self) -> None:
-        """Whoever wants to know is told that a client went away before its answer."""
+        """Report that a client went away before its answer."""
         running = self._running
         if running is not None and running.found is not None and self._untold:
             self._untold = False

@@ -1,7 +1,7 @@
 """Servers: all clients of one address, and the end of everything.
 
 Times are looked at in one place, twice a second for all connections, in place of a timer for each
-request. At the end nobody new is let in, who is not asking anything is sent away, and what is under
+request. At the end no new client is let in, idle connections are closed, and what is under
 way is brought to its end, whether or not its client is still there.
 """
 
