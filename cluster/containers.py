@@ -6,10 +6,13 @@ exec`` takes several times as long.
 
 from __future__ import annotations
 
+import os
 import subprocess
+import threading
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 from cluster import images, processes
 
@@ -17,6 +20,17 @@ _NAMESPACE = "k8s.io"  # of containerd, in which kubelet's containers are
 _SHIM = "containerd-shim-runc-v2"
 _DEPRECATION = 'msg="DEPRECATION: '
 _PATIENCE_SECONDS = 120
+# ctr forgets what it has not read yet when the process ends. So the process stays until both of its
+# streams were read up to their ends, which it marks.
+_MARK = "-end-of-output-"
+_MARKED = f"""
+"$@" </dev/null
+code=$?
+printf %s {_MARK}
+printf %s {_MARK} >&2
+read -r _
+exit $code
+"""
 
 
 class Containers:
@@ -52,7 +66,15 @@ class Containers:
         """Run a command in a container, with its environment, and wait for its end."""
         fifos = f"--fifo-dir={self._socket.with_name('fifos')}"
         name = f"--exec-id={uuid.uuid4().hex}"
-        return self._call("tasks", "exec", fifos, name, container, *command)
+        marked = ("sh", "-c", _MARKED, "sh", *command)
+        arguments = self._command("tasks", "exec", fifos, name, container, *marked)
+        with subprocess.Popen(
+            arguments,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        ) as running:
+            return _read(running)
 
     def shim(self, pod_uid: str) -> int | None:
         """The process between containerd and the containers of a pod."""
@@ -68,19 +90,19 @@ class Containers:
                 yield int(entry.name)
 
     def _call(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        command: list[str | Path] = [self._ctr, "--address", self._socket]
         done = subprocess.run(
-            [*command, "--namespace", _NAMESPACE, *arguments],
+            self._command(*arguments),
             capture_output=True,
             text=True,
             check=False,
             stdin=subprocess.DEVNULL,
             timeout=_PATIENCE_SECONDS,
         )
-        # What ctr itself has to say about the machine is not what the command said.
-        said = done.stderr.splitlines(keepends=True)
-        done.stderr = "".join(line for line in said if _DEPRECATION not in line)
+        done.stderr = _of_command(done.stderr)
         return done
+
+    def _command(self, *arguments: str) -> list[str | Path]:
+        return [self._ctr, "--address", self._socket, "--namespace", _NAMESPACE, *arguments]
 
 
 def log_text(folder: Path) -> str:
@@ -88,6 +110,49 @@ def log_text(folder: Path) -> str:
     runs = sorted(folder.glob("*.log"), key=lambda path: int(path.stem))
     lines = runs[-1].read_text().splitlines() if runs else []
     return "".join(map(_unframed, lines))
+
+
+def _read(running: subprocess.Popen[bytes]) -> subprocess.CompletedProcess[str]:
+    """All that a marked command says, and how it ended."""
+    assert running.stdout is not None
+    assert running.stderr is not None
+    out, err = _Stream(running.stdout), _Stream(running.stderr)
+    try:
+        out.join(_PATIENCE_SECONDS)
+        err.join(_PATIENCE_SECONDS)
+        running.communicate(b"\n", timeout=_PATIENCE_SECONDS)
+    except BaseException:
+        running.kill()
+        raise
+    said = (out.text, _of_command(err.text))
+    return subprocess.CompletedProcess(running.args, running.returncode, *said)
+
+
+class _Stream(threading.Thread):
+    """Reads a stream up to the mark, or to its end if the process was ended before."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        super().__init__(daemon=True)
+        self._stream = stream
+        self._said = b""
+        self.start()
+
+    def run(self) -> None:
+        while piece := os.read(self._stream.fileno(), 1 << 16):
+            self._said += piece
+            if self._said.endswith(_MARK.encode()):
+                return
+
+    @property
+    def text(self) -> str:
+        """What was said, without the mark."""
+        return self._said.decode().removesuffix(_MARK)
+
+
+def _of_command(said: str) -> str:
+    """Without what ctr itself has to say about the machine."""
+    lines = said.splitlines(keepends=True)
+    return "".join(line for line in lines if _DEPRECATION not in line)
 
 
 def _is_of_pod(pid: int, pod_uid: str) -> bool:

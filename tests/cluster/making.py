@@ -52,6 +52,17 @@ def bound(plane: ControlPlane, name: str) -> api.Object:
     return plane.client.get("Pod", name)
 
 
+def told(plane: ControlPlane, name: str, *texts: str) -> None:
+    """Wait until an event of a pod says one of the texts.
+
+    The first event may say something else: the scheduler tries before it has seen the node.
+    """
+    eventually(
+        lambda: [said for said in events(plane, name) if any(text in said for text in texts)],
+        why=lambda: str(events(plane, name)),
+    )
+
+
 def written(pod: api.Object) -> dict[str, str]:
     """What is written on a pod."""
     return dict(pod["metadata"].get("annotations") or {})

@@ -102,8 +102,7 @@ def test_sample_four_fits_in_a_cluster_that_counts_mib_only(
     if fits:
         assert making.bound(plane, "binpack-4")["spec"]["nodeName"] == "n1"
     else:
-        messages = making.eventually(lambda: making.events(plane, "binpack-4"))
-        assert "1 Insufficient aliyun.com/gpu-mem" in messages[0]
+        making.told(plane, "binpack-4", "1 Insufficient aliyun.com/gpu-mem")
 
 
 def test_what_fits_the_node_but_no_card_waits_with_gpushares_text(plane: ControlPlane) -> None:
@@ -111,8 +110,7 @@ def test_what_fits_the_node_but_no_card_waits_with_gpushares_text(plane: Control
     plane.client.create(objects.node("n1", cards=2, card_units=15))
     _placed(plane, "n1", 15, 8, 8)
     plane.client.create(objects.pod("p", {MEMORY: 10}))
-    messages = making.eventually(lambda: making.events(plane, "p"))
-    assert messages[0].startswith(f"0/1 nodes are available: 1 {INSUFFICIENT}.")
+    making.told(plane, "p", f"0/1 nodes are available: 1 {INSUFFICIENT}.")
     assert making.node_of(plane, "p") == ""
 
 
@@ -196,8 +194,7 @@ def test_a_sick_card_gets_no_pod_until_it_is_well(plane: ControlPlane) -> None:
     plane.client.create(objects.node("n1", cards=2, card_units=15))
     plane.client.create(_sick("n1", "0, 1"))
     plane.client.create(objects.pod("p", {MEMORY: 3}))
-    messages = making.eventually(lambda: making.events(plane, "p"))
-    assert INSUFFICIENT in messages[0]
+    making.told(plane, "p", INSUFFICIENT)
     plane.client.patch(
         "ConfigMap", "unhealthy-gpu-n1", {"data": {"gpus": "0"}}, namespace="kube-system"
     )

@@ -53,8 +53,7 @@ def test_state_survives_kill_9(plane: ControlPlane, extender: extending.Extender
     extender.kill()
     extender.start()
     plane.client.create(objects.pod("b", {MEMORY: 10}))
-    messages = making.eventually(lambda: making.events(plane, "b"))
-    assert "Insufficient aliyun.com/gpu-mem" in messages[0] or "free memory" in messages[0]
+    making.told(plane, "b", "Insufficient aliyun.com/gpu-mem", "free memory")
     (card,) = extender.get("/gpushare-scheduler/inspect/n1")["nodes"][0]["devs"]
     assert card["usedGPU"] == 10
 
@@ -144,8 +143,7 @@ def test_a_pod_that_was_refused_is_tried_again_when_a_hold_of_nobody_expires(
     answer = extender.post("/scheduler/filter", {"Pod": ghost, "NodeNames": ["n1"]})
     assert answer["NodeNames"] == ["n1"]
     plane.client.create(objects.pod("p", {MEMORY: 10}))
-    messages = making.eventually(lambda: making.events(plane, "p"))
-    assert "no GPU has enough free memory" in messages[0]
+    making.told(plane, "p", "no GPU has enough free memory")
     making.bound(plane, "p")  # a hold lasts 15 s; the flush would come after five minutes
 
 

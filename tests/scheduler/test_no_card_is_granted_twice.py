@@ -272,6 +272,7 @@ class Doubtful(RuleBasedStateMachine):
             if pod.spec.node_name:
                 record = json.loads(pod.metadata.annotations["partage.dev/grant"])
                 assert record["uid"] == pod.metadata.uid
+                assert record["node"] == pod.spec.node_name
                 for share in (share for c in record["containers"] for share in c["shares"]):
                     used[share["uuid"]] += share["memory_mib"]
         assert all(taken <= CARD_MIB for taken in used.values()), used
@@ -438,6 +439,17 @@ def test_only_the_pod_itself_leads_out_of_doubt() -> None:
     sent = binds.step(doubt, binds.Send(7))
     assert isinstance(sent, binds.Sent)
     assert isinstance(binds.step(sent, binds.Declined()), binds.InDoubt)
+    assert binds.step(sent, binds.Withdrawn()) is sent
     assert isinstance(binds.step(doubt, binds.Seen("", 8, 0.0)), binds.Held)
     assert isinstance(binds.step(doubt, binds.Seen("n1", 0, 0.0)), binds.Bound)
     assert isinstance(binds.step(doubt, binds.Gone()), binds.Ended)
+
+
+@pytest.mark.parametrize(("second", "newest"), [(6, 7), (7, 7), (8, 8), (0, 0)])
+def test_a_second_binding_does_not_make_the_first_forgotten(second: int, newest: int) -> None:
+    """The newest version that any of them named counts; none, if one of them named none."""
+    pod = making.pod("p", {making.MEMORY: 3}, version=7)
+    grant = grants.Grant(pod=pod.identity, node="n1", containers=())
+    sent = binds.step(binds.InDoubt(grant, pod, 7, 1000.0), binds.Send(second))
+    assert isinstance(sent, binds.Sent)
+    assert sent.version == newest
