@@ -8,7 +8,6 @@ count.
 from __future__ import annotations
 
 import collections
-import re
 import time
 from typing import Any
 
@@ -16,9 +15,10 @@ import msgspec
 
 from bench import prometheus
 from cluster import api
+from partage.scheduler import texts as reasons
 
 _FAILED = api.path("Event", "", api.DEFAULT) + "?fieldSelector=reason%3DFailedScheduling"
-_SHORTAGE = re.compile(r"\bGPUs?\b|aliyun\.com/gpu")
+_SHORTAGES = (*reasons.REASONS.values(), "Insufficient")
 _QUIET_S = 3.0
 _POLL_S = 0.5
 
@@ -51,9 +51,13 @@ def of_pods(client: api.Api, prefix: str) -> Failures:
     texts = collections.Counter[str]()
     for event in events:
         texts[event["message"]] += _count(event)
-    untrue = sum(count for text, count in texts.items() if _SHORTAGE.search(text))
+    untrue = sum(count for text, count in texts.items() if _speaks_of_shortage(text))
     most = tuple(text for text, _ in texts.most_common(3))
     return Failures(said, said - len(pods), untrue, most)
+
+
+def _speaks_of_shortage(text: str) -> bool:
+    return any(shortage in text for shortage in _SHORTAGES)
 
 
 def _written(client: api.Api) -> float:

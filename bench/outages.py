@@ -60,6 +60,8 @@ def _rounds(plane: ControlPlane, name: str) -> Iterator[measuring.Result]:
     for number in range(1, ROUNDS + 1):
         ends.append(_through(plane, name, f"{name}-{number}"))
         yield measuring.Note(f"{what}, round {number} of {ROUNDS}: {ends[-1].text}")
+        for said in ends[-1].said:
+            yield measuring.Note(f"  (said: {said})")
     yield measuring.Amount(
         what=f"{what}, then all of {PODS} pods bound after",
         amount=max(end.after_s for end in ends),
@@ -73,6 +75,7 @@ class End(msgspec.Struct, frozen=True):
 
     after_s: float  # the end of the trouble all pods were bound
     text: str
+    said: tuple[str, ...]  # to pods that could not be placed, the most frequent
 
 
 def _through(plane: ControlPlane, name: str, prefix: str) -> End:
@@ -119,10 +122,10 @@ class Storm:
         for done in [happening, *creating]:
             done.result()
         after_s = max(0.0, bound_at_s - self._over_at_s)
-        return End(after_s, self._text(after_s, bound_at_s - began_s))
-
-    def _text(self, after_s: float, took_s: float) -> str:
         found = failures.of_pods(self._plane.client, f"{self._prefix}-")
+        return End(after_s, self._text(after_s, bound_at_s - began_s, found), found.texts)
+
+    def _text(self, after_s: float, took_s: float, found: failures.Failures) -> str:
         return (
             f"all bound {after_s:.1f} s after its end, {took_s:.1f} s in all;"
             f" right in {self._samples} lists, the fullest card has"
