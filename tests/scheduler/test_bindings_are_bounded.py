@@ -145,11 +145,12 @@ async def test_who_gives_up_while_waiting_leaves_no_place_taken() -> None:
     assert window.in_flight == 0
 
 
-async def test_a_pause_that_the_server_asks_for_is_kept() -> None:
+async def test_a_pause_that_the_server_asks_for_twice_in_a_row_is_kept_by_all() -> None:
     """Retry-After is an answer, too."""
     clock = Clock()
     window = windows.Window(most=4, clock=clock)
-    await _answered(window, clock, 0.01, overloaded=True, pause_s=0.05)
+    for _ in range(2):
+        await _answered(window, clock, 0.01, overloaded=True, pause_s=0.05)
     entered = asyncio.create_task(window.enter(clock.now + 100))
     await asyncio.sleep(0.01)
     assert not entered.done()
@@ -157,11 +158,39 @@ async def test_a_pause_that_the_server_asks_for_is_kept() -> None:
     await asyncio.wait_for(entered, 1)
 
 
+async def test_one_that_is_turned_away_among_others_stops_nobody_else() -> None:
+    """One in ten with a pause of a second would let one through in a second."""
+    clock = Clock()
+    window = windows.Window(most=4, clock=clock)
+    for _ in range(5):
+        await _answered(window, clock, 0.01, overloaded=True, pause_s=60.0)
+        await _answered(window, clock, 0.01)
+    await window.enter(clock.now)
+
+
+async def test_one_that_was_turned_away_is_first_among_those_that_wait() -> None:
+    """It has waited before, and kube-scheduler does not wait longer for it."""
+    clock = Clock()
+    window = windows.Window(most=2, clock=clock)
+    for _ in range(2):
+        await window.enter(1e9)
+    others = [asyncio.create_task(window.enter(1e9)) for _ in range(3)]
+    await asyncio.sleep(0)
+    again = asyncio.create_task(window.enter(1e9, first=True))
+    await asyncio.sleep(0)
+    window.leave(clock.now, overloaded=False)
+    await asyncio.wait_for(again, 1)
+    assert not any(task.done() for task in others)
+    for task in others:
+        task.cancel()
+
+
 async def test_a_pause_of_an_hour_is_not_kept() -> None:
     """Nothing would be sent that could show that the server is back."""
     clock = Clock()
     window = windows.Window(most=4, clock=clock)
-    await _answered(window, clock, 0.01, overloaded=True, pause_s=float("inf"))
+    for _ in range(2):
+        await _answered(window, clock, 0.01, overloaded=True, pause_s=float("inf"))
     with pytest.raises(windows.TooLate, match="asked for a pause"):
         await window.enter(clock.now + 1)
     clock.now += windows.MOST_PAUSE_S
@@ -215,7 +244,8 @@ async def test_a_bind_that_is_too_late_keeps_its_hold_and_says_what_is_the_matte
     world.mirror.nodes.put(making.node("n1"))
     server = model_server.Server()
     wired = wiring.Wired(world, model_server.Client(server), most=2)
-    wired.window.leave(world.clock.now, overloaded=True, pause_s=60.0)
+    for _ in range(2):
+        wired.window.leave(world.clock.now, overloaded=True, pause_s=60.0)
     wired.window.in_flight = 0
     server.add("p", "uid-p", 3)
     body = making.wire_pod("p", {making.MEMORY: "3"}, resourceVersion="101")
@@ -228,6 +258,50 @@ async def test_a_bind_that_is_too_late_keeps_its_hold_and_says_what_is_the_matte
     assert isinstance(world.binds.of("uid-p"), binds.Held)
     assert server.calls == []
     assert wired.binder.late == 1
+
+
+@pytest.mark.parametrize(("pause_s", "bound"), [(1.0, True), (7.0, False)])
+async def test_a_binding_that_is_turned_away_is_sent_again_if_there_is_time(
+    pause_s: float, bound: bool
+) -> None:
+    """kube-scheduler listens for ten seconds, and hears of it only if that is too short."""
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        world.clock.now += seconds
+
+    world = making.World()
+    world.mirror.nodes.put(making.node("n1"))
+    server = model_server.Server()
+    wired = wiring.Wired(world, model_server.Client(server), sleep=sleep)
+    server.add("p", "uid-p", 3)
+    body = making.wire_pod("p", {making.MEMORY: "3"}, resourceVersion="101")
+    answer = wired.filter.filter(making.args(body, ["n1"]))
+    if not isinstance(answer, bytes):
+        await answer
+    task = asyncio.create_task(wired.binder.bind(_bind("p", "uid-p")))
+    while not task.done():
+        await asyncio.sleep(0)
+        for number, call in enumerate(server.calls):
+            if call.answer.done():
+                continue
+            if number == 0:
+                turned_away = kube_errors.TooManyRequests(
+                    429, "TooManyRequests", "later", retry_after_s=pause_s
+                )
+                call.answer.set_exception(turned_away)
+            else:
+                server.apply(call)
+                call.answer.set_result(call.outcome)
+    said = await task
+    if bound:
+        assert (said, slept) == (b'{"Error":""}', [pause_s])
+        assert server.pods["p"].spec.node_name == "n1"
+    else:
+        assert b"the API server is busy (it asked for a pause of 7.0 s)" in said
+        assert isinstance(world.binds.of("uid-p"), binds.Held)
+        assert (slept, wired.binder.late) == ([], 1)
 
 
 async def test_a_server_that_is_overloaded_makes_the_window_smaller() -> None:

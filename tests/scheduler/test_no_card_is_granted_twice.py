@@ -197,9 +197,11 @@ class Doubtful(RuleBasedStateMachine):
 
     def meet(self, call: model_server.Call, fate: Fate) -> None:
         """Let a call have its fate."""
+        if fate is Fate.NEVER_SENT and call.applied:
+            fate = Fate.SWALLOWED  # a client cannot know that nothing was sent, since it was
         if fate in (Fate.ANSWERED, Fate.SWALLOWED):
             self.server.apply(call)
-        if fate is Fate.NEVER_SENT and not call.applied:
+        if fate is Fate.NEVER_SENT:
             self.server.calls.remove(call)
         outcome = call.outcome if fate is Fate.ANSWERED else _ERRORS.get(fate)
         if outcome is not None:

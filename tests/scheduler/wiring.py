@@ -63,6 +63,7 @@ class Wired:
             allowed=lambda: self.stopped,
             patience=self.patience,
             timeout_s=4.0,
+            sleep=sleep or _no_time,
         )
         self.kicker = kicking.Kicker(api, leading=lambda: True)
         self._api = api

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -56,6 +56,7 @@ class Binder:
         allowed: Callable[[], str],
         patience: patiences.Patience,
         timeout_s: float,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._decider = decider
         self._binds = decider.binds
@@ -67,6 +68,7 @@ class Binder:
         self._allowed = allowed  # why nothing may be bound just now; empty if it may
         self._patience = patience
         self._timeout_s = timeout_s  # of a Binding, from its sending
+        self._sleep = sleep
         self._running: dict[str, asyncio.Future[None]] = {}  # one attempt at a time for a pod
         self.bound = self.failed = self.conflicts = self.sent = self.late = 0
 
@@ -160,20 +162,39 @@ class Binder:
             raise Refused(held.text)
 
     async def _send(self, args: wire.BindingArgs, pod: pods.Pod, deadline: float) -> None:
-        """Send a Binding and tell what became of it."""
+        """Send a Binding; again after a pause that the server asks for, if there is time."""
+        again = False
+        while pause_s := await self._attempt(args, pod, deadline, first=again):
+            await self._sleep(pause_s)
+            again = True
+
+    async def _attempt(
+        self, args: wire.BindingArgs, pod: pods.Pod, deadline: float, *, first: bool
+    ) -> float:
+        """Send a Binding and tell what became of it; how long to wait before the next attempt."""
         uid = args.pod_uid
         try:
-            await self._post(args, pod, lambda: self._begun(args, pod), deadline)
+            await self._post(args, pod, lambda: self._begun(args, pod), deadline, first=first)
         except errors.PartageError as error:
             if _is_declined(error):
                 self._binds.happen(uid, binds.Declined())
             else:
                 self._binds.happen(uid, binds.Unanswered(self._clock()))
+            if isinstance(error, kube_errors.TooManyRequests) and error.retry_after_s > 0:
+                return self._pause_s(error, deadline)
             raise
         except BaseException:  # a stop of ours, or a mistake: neither says what the server did
             self._binds.happen(uid, binds.Unanswered(self._clock()))
             raise
         self._binds.happen(uid, binds.Accepted())
+        return 0.0
+
+    def _pause_s(self, error: kube_errors.TooManyRequests, deadline: float) -> float:
+        pause_s = error.retry_after_s
+        if self._clock() + pause_s > deadline:
+            self.late += 1
+            raise _busy(f"it asked for a pause of {pause_s:.1f} s") from error
+        return pause_s
 
     def _begun(self, args: wire.BindingArgs, pod: pods.Pod) -> base.Marks:
         """What the Binding says: what is reserved in the moment in which it is sent."""
@@ -202,8 +223,10 @@ class Binder:
         pod: pods.Pod,
         begun: Callable[[], base.Marks],
         deadline: float,
+        *,
+        first: bool = False,
     ) -> None:
-        await self._enter(deadline)
+        await self._enter(deadline, first=first)
         sent_at, pause_s, overloaded = self._clock(), 0.0, False
         try:
             self._check_allowed()
@@ -217,17 +240,14 @@ class Binder:
         finally:
             self._window.leave(sent_at, overloaded=overloaded, pause_s=pause_s)
 
-    async def _enter(self, deadline: float) -> None:
+    async def _enter(self, deadline: float, *, first: bool) -> None:
         """Wait for a place, as long as there is time; what is held stays held for the retry."""
         self._check_allowed()
         try:
-            await self._window.enter(deadline)
+            await self._window.enter(deadline, first=first)
         except windows.TooLate as late:
             self.late += 1
-            raise Refused(
-                f"the API server is busy ({late}); its GPUs stay reserved until kube-scheduler "
-                "tries again"
-            ) from None
+            raise _busy(str(late)) from None
 
     def _check_allowed(self) -> None:
         stopped = self._allowed()
@@ -255,6 +275,13 @@ class Binder:
         if self._decider.mirror.pods.is_gone(args.pod_uid):
             raise Refused(f"pod {args.pod_namespace}/{args.pod_name} is gone")
         _same_node(args, pod.spec.node_name)
+
+
+def _busy(why: str) -> Refused:
+    return Refused(
+        f"the API server is busy ({why}); the pod's GPUs stay reserved until kube-scheduler "
+        "tries again"
+    )
 
 
 def _is_declined(error: errors.PartageError) -> bool:

@@ -6,6 +6,9 @@ their way is bounded, by what the answers say: it grows by one for each round of
 in good time, and is halved when they are slow, do not come, or say "too many requests". A halving
 counts for the Bindings that are sent after it; those that were under way are of the past.
 
+A server that turns one Binding away and asks for a pause means that one. If it does so twice in a
+row it means all of them, and nothing is sent for that time.
+
 A bind that finds no place waits in order. A bind that could not be sent in time is refused at once,
 while kube-scheduler still listens.
 """
@@ -42,6 +45,7 @@ class Window:
         self._waiting: collections.deque[asyncio.Future[None]] = collections.deque()
         self._closed_until = 0.0  # the server asked for a pause
         self._halved_at = -1.0
+        self._turned_away = 0  # in a row, with a pause asked for
         self._mean_s = 0.01  # of an answer
         self.in_flight = 0
 
@@ -55,21 +59,25 @@ class Window:
         """How many wait for a place."""
         return len(self._waiting)
 
-    async def enter(self, deadline: float) -> None:
-        """Take a place; raises TooLate if there is none before the deadline."""
+    async def enter(self, deadline: float, *, first: bool = False) -> None:
+        """Take a place; raises TooLate if there is none before the deadline.
+
+        One that was turned away has waited before, and is ``first`` among those that wait.
+        """
         if self._is_open() and not self._waiting and self._clock() <= deadline:
             self.in_flight += 1
             return
-        if self._clock() + self._expected_wait_s() > deadline:
+        if self._clock() + self._expected_wait_s(0 if first else len(self._waiting)) > deadline:
             raise self._too_late()
-        await self._wait(deadline)
+        await self._wait(deadline, first=first)
 
     def leave(self, sent_at: float, *, overloaded: bool, pause_s: float = 0.0) -> None:
         """Give the place back; ``overloaded`` if the server failed for want of time."""
         self.in_flight -= 1
         took_s = self._clock() - sent_at
         self._mean_s += _WEIGHT * (took_s - self._mean_s)
-        if pause_s > 0:
+        self._turned_away = self._turned_away + 1 if pause_s > 0 else 0
+        if self._turned_away > 1:
             self._pause(pause_s)
         if overloaded or took_s > SLOW_S:
             self._halve(sent_at)
@@ -80,13 +88,16 @@ class Window:
     def _is_open(self) -> bool:
         return self.in_flight < int(self._size) and self._clock() >= self._closed_until
 
-    def _expected_wait_s(self) -> float:
-        rounds = (len(self._waiting) + 1) / int(self._size)
+    def _expected_wait_s(self, ahead: int) -> float:
+        rounds = (ahead + 1) / int(self._size)
         return max(0.0, self._closed_until - self._clock()) + rounds * self._mean_s
 
-    async def _wait(self, deadline: float) -> None:
+    async def _wait(self, deadline: float, *, first: bool) -> None:
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(place)
+        if first:
+            self._waiting.appendleft(place)
+        else:
+            self._waiting.append(place)
         try:
             async with asyncio.timeout(deadline - self._clock()):
                 await place
