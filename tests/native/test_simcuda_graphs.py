@@ -33,6 +33,11 @@ def test_an_upload_takes_the_memory_of_all_graphs_within(area: Area) -> None:
     area("uploaded")
 
 
+def test_an_upload_takes_nothing_for_what_the_graph_has(area: Area) -> None:
+    """What it left allocated is at the addresses that it would be uploaded to."""
+    area("uploaded again")
+
+
 def test_a_graph_with_memory_moves_instead_of_being_copied(area: Area) -> None:
     """It has one owner and one executable graph, as CUDA documents it."""
     area("owned")

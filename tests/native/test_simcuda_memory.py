@@ -38,6 +38,11 @@ def test_a_pool_makes_room_before_anybody_is_refused(area: Area) -> None:
     area("pools make room")
 
 
+def test_a_pool_that_cannot_grow_on_a_full_card_is_refused(area: Area) -> None:
+    """Once it has given back what it only kept; it does not try for ever."""
+    area("pools grow on a full card")
+
+
 def test_a_context_costs_memory_and_takes_with_it_what_is_in_it(area: Area) -> None:
     """Each of several in one process."""
     area("contexts")

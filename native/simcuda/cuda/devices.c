@@ -46,13 +46,17 @@ CUresult device_usable(const struct device *device)
     return device->card->reset_needed ? CUDA_ERROR_DEVICE_UNAVAILABLE : device_health(device);
 }
 
+bool device_take(struct device *device, uint64_t bytes)
+{
+    return card_reserve(&driver.here, device->card, bytes);
+}
+
 CUresult device_reserve(struct device *device, uint64_t bytes)
 {
-    if (card_reserve(&driver.here, device->card, bytes))
+    if (device_take(device, bytes))
         return CUDA_SUCCESS;
     pools_shrink(device, true);
-    return card_reserve(&driver.here, device->card, bytes) ? CUDA_SUCCESS
-                                                           : CUDA_ERROR_OUT_OF_MEMORY;
+    return device_take(device, bytes) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 void device_release(struct device *device, uint64_t bytes)

@@ -28,6 +28,7 @@ CUresult device_usable(const struct device *device);
 
 /* Device memory: reserved from the card, after unused memory of pools was given back if need be. */
 CUresult device_reserve(struct device *device, uint64_t bytes);
+bool device_take(struct device *device, uint64_t bytes); /* the same, without that; false: full */
 void device_release(struct device *device, uint64_t bytes);
 
 /* Which of the cards it sees a list such as "1,GPU-3f" chooses, in order; NULL chooses all. */

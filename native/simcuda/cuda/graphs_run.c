@@ -164,11 +164,11 @@ CUresult graph_run(struct graph *graph, struct stream *stream, bool free_first)
     return conclude(graph, stream);
 }
 
-/* What a graph allocates on each device, with the graphs inside of it. */
+/* What a graph has yet to allocate on each device, with the graphs inside of it. */
 static void add_allocations(const struct graph *graph, uint64_t bytes[CARDS_MAX])
 {
     for (const struct node *node = graph->first; node; node = node->next) {
-        if (node->reservation)
+        if (node->reservation && !block_at(node->params.alloc.dptr))
             bytes[node->params.alloc.poolProps.location.id] +=
                 round_up(node->reservation->bytes, ALLOCATION_STEP);
         if (node->child)

@@ -70,18 +70,25 @@ void pool_destroy(struct pool *pool)
         delete_pool(pool);
 }
 
-/* Reserving may shrink this very pool, if the card is full: hence again, until it is enough. */
+static bool reserve_up_to(struct pool *pool, uint64_t wanted_bytes)
+{
+    uint64_t more_bytes = wanted_bytes - pool->reserved_bytes;
+    if (pool->device && !device_take(pool->device, more_bytes))
+        return false;
+    pool->reserved_bytes = wanted_bytes;
+    return true;
+}
+
+/* If the card is full, all pools are shrunk, and this very one with them. */
 static CUresult grow(struct pool *pool, uint64_t used_bytes)
 {
     uint64_t wanted_bytes = in_steps(used_bytes);
     if (pool->props.maxSize && wanted_bytes > in_steps(pool->props.maxSize))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    while (pool->reserved_bytes < wanted_bytes) {
-        uint64_t more_bytes = wanted_bytes - pool->reserved_bytes;
-        CUresult result = pool->device ? device_reserve(pool->device, more_bytes) : CUDA_SUCCESS;
-        if (result)
-            return result;
-        pool->reserved_bytes += more_bytes;
+    if (pool->reserved_bytes < wanted_bytes && !reserve_up_to(pool, wanted_bytes)) {
+        pools_shrink(pool->device, true);
+        if (!reserve_up_to(pool, wanted_bytes))
+            return CUDA_ERROR_OUT_OF_MEMORY;
     }
     pool->reserved_high_bytes = later(pool->reserved_high_bytes, pool->reserved_bytes);
     return CUDA_SUCCESS;

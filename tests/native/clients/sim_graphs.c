@@ -209,6 +209,26 @@ static void uploaded(void)
     end();
 }
 
+/* What a graph has left allocated it has: uploading it again takes nothing. */
+static void uploaded_again(void)
+{
+    CUgraph graph;
+    CUgraphNode allocate;
+    CUDA_MEM_ALLOC_NODE_PARAMS wanted = {.poolProps = ON_CARD, .bytesize = 4 * MIB};
+    begin();
+    size_t before = free_bytes();
+    OK(cuGraphCreate(&graph, 0));
+    OK(cuGraphAddMemAllocNode(&allocate, graph, NULL, 0, &wanted));
+    CUgraphExec exec = instantiated(graph);
+    launch(exec);
+    OK(cuGraphUpload(exec, stream));
+    CHECK(before - free_bytes() == 4 * MIB);
+    OK(cuMemFree(wanted.dptr));
+    OK(cuGraphExecDestroy(exec));
+    OK(cuGraphDestroy(graph));
+    end();
+}
+
 static CUgraph allocating(size_t bytes)
 {
     CUgraph graph;
@@ -310,6 +330,7 @@ static const struct area AREAS[] = {
     {"changed", changed},
     {"memory", memory},
     {"uploaded", uploaded},
+    {"uploaded again", uploaded_again},
     {"owned", owned},
     {"updated", updated},
     {"impossible", impossible},

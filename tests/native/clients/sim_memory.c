@@ -166,6 +166,26 @@ static void pools_make_room(void)
     OK(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &everything));
 }
 
+/* One that has to shrink itself before it can grow: what it keeps is not in one piece. */
+static void pools_grow_on_a_full_card(void)
+{
+    CUmemoryPool pool;
+    CUdeviceptr used, kept, more;
+    cuuint64_t everything = UINT64_MAX;
+    OK(cuDeviceGetDefaultMemPool(&pool, 0));
+    OK(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &everything));
+    size_t third = free_bytes() / 3 / (2 * MIB) * (2 * MIB);
+    OK(cuMemAllocAsync(&used, third, NULL));
+    OK(cuMemAllocAsync(&kept, third, NULL));
+    OK(cuMemFreeAsync(kept, NULL));
+    EXPECT(CUDA_ERROR_OUT_OF_MEMORY, cuMemAllocAsync(&more, 3 * third, NULL));
+    OK(cuMemAllocAsync(&more, 2 * third, NULL));
+    OK(cuMemFreeAsync(more, NULL));
+    OK(cuMemFreeAsync(used, NULL));
+    everything = 0;
+    OK(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &everything));
+}
+
 static void contexts(void)
 {
     CUcontext first, second, seen;
@@ -251,6 +271,7 @@ static const struct area AREAS[] = {
     {"pinned", pinned},
     {"pools", pools},
     {"pools make room", pools_make_room},
+    {"pools grow on a full card", pools_grow_on_a_full_card},
     {"contexts", contexts},
     {"many contexts", many_contexts},
     {"peers", peers},
