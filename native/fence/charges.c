@@ -96,16 +96,17 @@ bool charge_settle(struct charge *charge, uint64_t bytes)
     return true;
 }
 
-/* A free does not say whether its memory came from a pool. */
+/* A free does not say whether its memory came from a pool, or from a graph. */
 bool take_out(enum ledger_kind kind, uint64_t key, struct ledger_entry *entry)
 {
     return ledger_remove(kind, key, entry) ||
-           (kind == LEDGER_MEMORY && pools_used() && ledger_remove(LEDGER_POOLED, key, entry));
+           (kind == LEDGER_MEMORY && pools_used() &&
+            (ledger_remove(LEDGER_POOLED, key, entry) || ledger_remove(LEDGER_KEPT, key, entry)));
 }
 
 APART static void given_back_to_pool(const struct ledger_entry *entry)
 {
-    if (entry->count == WITHOUT_POOL)
+    if (entry->kind == LEDGER_POOLED && entry->count == WITHOUT_POOL)
         physical_drop(entry->owner, 1);
     else
         pools_refresh();
@@ -115,7 +116,7 @@ void given_back(const struct ledger_entry *entry, CUresult result, uint64_t owne
 {
     if (unlikely(result))
         ledger_add(entry); /* the driver did not free it, so it is still ours */
-    else if (unlikely(entry->kind == LEDGER_POOLED))
+    else if (unlikely(entry->kind == LEDGER_POOLED || entry->kind == LEDGER_KEPT))
         given_back_to_pool(entry);
     else
         quota_give_of(owner, entry->card, entry->bytes);

@@ -201,6 +201,7 @@ static void after_release(CUdevice device)
     if (fence_enter() != FENCE_HELD || device < 0 || device >= DEVICES ||
         !primary[device].counted || primary_active(device))
         return;
+    graph_memory_ended(device);
     context_ended(primary[device].place.context);
     charge_drop(&primary[device]);
 }

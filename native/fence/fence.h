@@ -10,6 +10,7 @@
  *   contexts, memory, physical, sharing, arrays, graphs        the wrappers that use memory
  *   code, libraries, images                                    those for code, and what it takes
  *   pools, pooled, pool_lives                                  those whose memory a pool keeps
+ *   memory_nodes, graph_memory                                 what graphs do with memory
  *   launches, pacing, costs, kinds, neighbours                 the wrappers that use time
  *   views, nvml                                                what the card looks like
  */
@@ -121,7 +122,8 @@ enum ledger_kind {
                         left of a pool that was destroyed */
     LEDGER_HANDLE,   /* of physical memory; `bytes` is its number */
     LEDGER_MAPPING,  /* of physical memory; `owner` is its number */
-    LEDGER_GRAPH,    /* what an executable one takes on a device, `card`; `count`: see pooled.c */
+    LEDGER_GRAPH, /* executable; `owner` is what it does with memory: see graphs.h */
+    LEDGER_KEPT,  /* what a graph left allocated on device `card`: see graph_memory.c */
 };
 
 struct ledger_entry {
@@ -211,14 +213,7 @@ extern int pools_in_use; /* 0: this process never used a pool or graph memory */
 static inline bool pools_used(void) { return __atomic_load_n(&pools_in_use, __ATOMIC_ACQUIRE); }
 void pools_press(int card);   /* make room: return what pools keep but do not use */
 void pools_refresh(void);     /* count what pools keep now */
-enum { GRAPH_DEVICES = 64 }; /* graphs with memory on a later one are refused */
-struct run { /* a launch or an upload of a graph */
-    CUresult (*call)(CUgraphExec, CUstream);
-    CUgraphExec exec;
-    CUstream stream;
-    bool per_thread;
-};
-CUresult graph_memory_take(const struct ledger_entry *parts, int count, const struct run *run);
+void graph_memory_ended(CUdevice device); /* with its primary context */
 bool stream_capturing(CUstream stream, bool per_thread);
 int capture_mode(int mode); /* of this thread, from now on; returns the one it was in */
 void pools_forked(void);

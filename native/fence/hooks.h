@@ -167,6 +167,7 @@
     X(cuGraphGetNodes)                                                                             \
     X(cuGraphNodeGetType)                                                                          \
     X(cuGraphMemAllocNodeGetParams)                                                                \
+    X(cuGraphMemFreeNodeGetParams)                                                                 \
     X(cuGraphChildGraphNodeGetGraph)                                                               \
     X(cuDeviceGetGraphMemAttribute)
 #define NVML_CALLS(X) X(nvmlDeviceGetUUID)

@@ -31,7 +31,7 @@ CUresult cuDeviceGraphMemTrim(CUdevice device)
     if (!driver_load(NULL))
         return CUDA_ERROR_NO_DEVICE;
     pools_enter();
-    graph_trims++;
+    graph_turn++;
     CUresult result = REAL(cuDeviceGraphMemTrim)(device);
     pools_leave();
     return refreshed(result);

@@ -1,4 +1,4 @@
-/* Allocations in the order of a stream, and runs of graphs that have memory of their own. */
+/* Allocations in the order of a stream. */
 #include "pools.h"
 
 struct request {
@@ -143,59 +143,4 @@ CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *pointer, size_t bytes, CUmemo
         return driver_load(NULL) ? REAL(cuMemAllocFromPoolAsync_ptsz)(pointer, bytes, pool, stream)
                                  : CUDA_ERROR_NO_DEVICE;
     return allocate((struct request){pointer, bytes, pool, stream, true});
-}
-
-static bool take_part(const struct ledger_entry *part, const struct run *run, uint64_t *bytes)
-{
-    struct pool *pool = pool_know(NULL, part->card);
-    *bytes = round_up(part->bytes, PHYSICAL_GRAIN_BYTES);
-    if (pool && part->count == graph_trims) {
-        *bytes = quota_take(pool->card, *bytes) ? *bytes : 0;
-        return true;
-    }
-    if (pool && pool_take(&pool, *bytes, run->stream, run->per_thread))
-        return true;
-    pool_refuse(pool);
-    return false;
-}
-
-/* On every card, or on none. */
-static bool take_parts(const struct ledger_entry *parts, int count, const struct run *run,
-                       uint64_t *bytes)
-{
-    int taken = 0;
-    while (taken < count && take_part(&parts[taken], run, &bytes[taken]))
-        taken++;
-    if (taken == count)
-        return true;
-    while (taken--)
-        quota_give(card_of_device(parts[taken].card), bytes[taken]);
-    return false;
-}
-
-static CUresult run_graph(const struct ledger_entry *parts, int count, const struct run *run)
-{
-    uint64_t bytes[GRAPH_DEVICES];
-    if (!take_parts(parts, count, run, bytes))
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult result = run->call(run->exec, run->stream);
-    graph_trims += parts->count != graph_trims; /* it may have what another one had */
-    for (int i = 0; i < count; i++) {
-        pool_settle(pool_know(NULL, parts[i].card), bytes[i]);
-        struct ledger_entry ran = parts[i];
-        ran.count = graph_trims;
-        if (!result)
-            ledger_add(&ran);
-    }
-    return result;
-}
-
-/* The graph that ran last still has its memory, unless what is unused was returned since, and is
- * not refused what it has. */
-CUresult graph_memory_take(const struct ledger_entry *parts, int count, const struct run *run)
-{
-    pools_enter();
-    CUresult result = run_graph(parts, count, run);
-    pools_leave();
-    return result;
 }

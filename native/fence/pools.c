@@ -12,7 +12,6 @@
 enum { POOLS = 4096 }; /* of one process; who makes more gets no memory from them */
 
 int pools_in_use;
-uint32_t graph_trims = 1;
 
 static pthread_mutex_t pools_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct pool pools[POOLS];
@@ -67,7 +66,7 @@ struct pool *pool_know(CUmemoryPool handle, CUdevice device)
 
 void pool_trim(struct pool *pool)
 {
-    graph_trims += !pool->handle;
+    graph_turn += !pool->handle;
     if (pool->handle)
         REAL(cuMemPoolTrimTo)(pool->handle, 0);
     else

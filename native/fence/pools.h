@@ -25,4 +25,4 @@ bool pool_settle(struct pool *pool, uint64_t ahead);
 void pool_trim(struct pool *pool); /* returns what it does not use */
 CUresult pool_refuse(const struct pool *pool);
 
-extern uint32_t graph_trims; /* times that memory of graphs was returned, or went to another one */
+extern uint32_t graph_turn; /* raised when memory of graphs was returned, or went to another one */

@@ -124,6 +124,7 @@ CU cuDeviceGraphMemTrim(CUdevice);
 CUresult cuGraphGetNodes(CUgraph, CUgraphNode *, size_t *);
 CUresult cuGraphNodeGetType(CUgraphNode, int *);
 CUresult cuGraphMemAllocNodeGetParams(CUgraphNode, CUDA_MEM_ALLOC_NODE_PARAMS *);
+CUresult cuGraphMemFreeNodeGetParams(CUgraphNode, CUdeviceptr *);
 CUresult cuGraphChildGraphNodeGetGraph(CUgraphNode, CUgraph *);
 CUresult cuDeviceGetGraphMemAttribute(CUdevice, int, void *);
 

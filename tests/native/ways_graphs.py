@@ -75,6 +75,16 @@ def graph(size: int) -> tuple[int, int]:
     return handle, wanted.pointer
 
 
+def kept_or_freed(size: int, frees: bool) -> tuple[int, int]:
+    """The same, and it frees its memory again if it is to."""
+    handle, pointer = graph(size)
+    node = c_uint64()
+    call("cuGraphGetNodes", handle, byref(node), byref(c_size_t(1)))
+    if frees:
+        made("cuGraphAddMemFreeNode", handle, byref(node), 1, pointer)
+    return handle, pointer
+
+
 def spread(*sizes: int, frees: bool = True) -> int:
     """A graph that allocates so much on each device, and frees it again if it is to."""
     handle = made("cuGraphCreate", 0)
