@@ -3,7 +3,8 @@
  * The limits are believed only where the tenant cannot have written them: at a fixed path that an
  * administrator or a container's mounts provide, or at the path that PARTAGE_LIMITS names, which
  * is as good as the preload that came with it. Whatever goes wrong is remembered as text, which
- * cuGetErrorString gives to people, since the fence never writes to the program's streams. */
+ * cuGetErrorString gives to people; and one line on stderr, since most programs have texts of their
+ * own. */
 #define _GNU_SOURCE
 #include "firsts.h"
 #include <errno.h>
@@ -16,6 +17,7 @@
 #include <unistd.h>
 
 #define FIXED_PATH "/etc/partage/fence/limits"
+#define TOLD "PARTAGE_TOLD_CLOSED"
 enum { PATH_BYTES = 1024, REASON_BYTES = 1400 };
 
 static const uint32_t gate_shut = 1, gate_wide = 0;
@@ -147,6 +149,16 @@ int fence_open_region(void)
     return -1;
 }
 
+int fence_open_mark(const char *name)
+{
+    char path[PATH_BYTES + 40];
+    snprintf(path, sizeof path, "%s/region", folder);
+    if (!*folder || access(path, F_OK))
+        return -1; /* no tenant's folder, or none any more */
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+}
+
 static bool attach_region(void)
 {
     char path[PATH_BYTES + 24];
@@ -221,6 +233,26 @@ bool fence_attach_files(void)
     first_unlock(&attaching);
     calm_end(calm);
     return attached;
+}
+
+static void tell(void)
+{
+    static bool told;
+    char text[REASON_BYTES + 300];
+    if (__atomic_exchange_n(&told, true, __ATOMIC_RELAXED))
+        return;
+    snprintf(text, sizeof text,
+             "%s, so CUDA gives this program nothing. Start it again, with `partage run` or in a new"
+             " container; `partage doctor` examines the machine.",
+             fence_reason());
+    say_once(TOLD, text);
+}
+
+CUresult fence_refusal(int state)
+{
+    if (state == FENCE_CLOSED)
+        tell();
+    return state == FENCE_NO_DRIVER ? CUDA_ERROR_NO_DEVICE : CUDA_ERROR_NOT_PERMITTED;
 }
 
 int fence_attach(void)

@@ -9,8 +9,9 @@ APART static CUresult refuse(int card)
     int state = fence_enter(); /* without a slot there is no fence any more */
     if (unlikely(state != FENCE_HELD))
         return fence_refusal(state);
-    if (card >= 0)
-        __atomic_add_fetch(&fence_region->card[card].refused, 1, __ATOMIC_RELAXED);
+    if (card < 0)
+        return CUDA_ERROR_INVALID_DEVICE;
+    __atomic_add_fetch(&fence_region->card[card].refused, 1, __ATOMIC_RELAXED);
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 

@@ -12,7 +12,9 @@
  *   pools, pooled, pool_lives                                  those whose memory a pool keeps
  *   memory_nodes, graph_memory                                 what graphs do with memory
  *   launches, pacing, costs, kinds, neighbours                 the wrappers that use time
- *   views, nvml                                                what the card looks like
+ *   visible, nvml_cards                                        which cards there are
+ *   views, nvml                                                what they look like
+ *   message, environment                                       what is said to people; its marks
  */
 #pragma once
 #include "driver.h"
@@ -48,6 +50,8 @@ bool fence_attach_files(void); /* limits, region and seats alone: NVML needs no 
 int fence_open_seat(int card, unsigned number, int flags);
 int fence_open_region(void); /* a descriptor of the region file of one's own, or -1 */
 bool fence_is_region(int file);
+int fence_open_mark(const char *name); /* makes a file in the tenant's folder; -1: errno says why */
+void say_once(const char *mark, const char *text); /* a line on stderr */
 const char *fence_reason(void); /* why the fence is open or closed, for people */
 void fence_break(const char *what, const char *path);
 void fence_watch_launches(bool watch); /* while true, none of them passes the gate */
@@ -59,11 +63,8 @@ static inline int fence_enter(void)
     return likely(state != FENCE_UNKNOWN) ? state : fence_attach();
 }
 
-/* What a call that would take something answers when the fence is not held. */
-static inline CUresult fence_refusal(int state)
-{
-    return state == FENCE_NO_DRIVER ? CUDA_ERROR_NO_DEVICE : CUDA_ERROR_NOT_PERMITTED;
-}
+/* What a call that would take something answers when the fence is not held; says it to people. */
+APART CUresult fence_refusal(int state);
 
 /* What is done for the program must not show in it: its errno stays, and a thread that is cancelled
  * meanwhile must not take our locks with it. */
@@ -230,6 +231,10 @@ uint64_t contexts_bytes(int card); /* of primary contexts */
 uint64_t pools_bytes(int card);
 void physical_forked(void);
 
+enum { UUID_TEXT_BYTES = 41 }; /* "GPU-8-4-4-4-12" */
+void uuid_text(const uint8_t bytes[16], char text[UUID_TEXT_BYTES]);
+/* The tenant's card, NOT_GRANTED, or NOT_THERE where there is no fence or no answer. */
+int card_of_handle(nvmlDevice_t device);
 uint64_t free_share(int card, uint64_t card_free_bytes); /* what a view shows as free */
 
 /* ---- time ------------------------------------------------------------------------------------------ */

@@ -115,13 +115,24 @@
     X(cuLaunch, cuLaunch, 2000, 0)                                                                 \
     X(cuLaunchGrid, cuLaunchGrid, 2000, 0)                                                         \
     X(cuLaunchGridAsync, cuLaunchGridAsync, 2000, 0)                                               \
-    /* what the card looks like */                                                                 \
+    /* which cards there are, and what they look like */                                           \
+    X(cuInit, cuInit, 2000, 0)                                                                     \
     X(cuMemGetInfo, cuMemGetInfo, 2000, 0)                                                         \
     X(cuMemGetInfo_v2, cuMemGetInfo, 3020, 0)                                                      \
     X(cuDeviceTotalMem, cuDeviceTotalMem, 2000, 0)                                                 \
     X(cuDeviceTotalMem_v2, cuDeviceTotalMem, 3020, 0)
 
 #define NVML_HOOKS(X)                                                                              \
+    X(nvmlDeviceGetCount)                                                                          \
+    X(nvmlDeviceGetCount_v2)                                                                       \
+    X(nvmlDeviceGetHandleByIndex)                                                                  \
+    X(nvmlDeviceGetHandleByIndex_v2)                                                               \
+    X(nvmlDeviceGetHandleByUUID)                                                                   \
+    X(nvmlDeviceGetHandleByUUIDV)                                                                  \
+    X(nvmlDeviceGetHandleBySerial)                                                                 \
+    X(nvmlDeviceGetHandleByPciBusId)                                                               \
+    X(nvmlDeviceGetHandleByPciBusId_v2)                                                            \
+    X(nvmlDeviceGetIndex)                                                                          \
     X(nvmlDeviceGetMemoryInfo)                                                                     \
     X(nvmlDeviceGetMemoryInfo_v2)                                                                  \
     X(nvmlDeviceGetComputeRunningProcesses)                                                        \

@@ -6,52 +6,26 @@
 
 static bool ready(void) { return nvml_load(NULL); }
 
-static int digit(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c |= 0x20;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-/* "GPU-8-4-4-4-12" to its 16 bytes. */
-static bool parse_uuid(const char *text, uint8_t bytes[16])
-{
-    int digits = 0;
-    memset(bytes, 0, 16);
-    text = strchr(text, '-');
-    for (text = text ? text + 1 : ""; *text && digits < 32; text++)
-        if (digit(*text) >= 0) {
-            bytes[digits / 2] |= (uint8_t)(digit(*text) << (digits % 2 ? 0 : 4));
-            digits++;
-        }
-    return digits == 32;
-}
-
-/* The tenant's card, or NOT_GRANTED where the driver's answer stands. */
-static int card_of_handle(nvmlDevice_t device)
-{
-    char text[96];
-    uint8_t uuid[16];
-    if (!fence_attach_files() || REAL(nvmlDeviceGetUUID)(device, text, sizeof text) ||
-        !parse_uuid(text, uuid))
-        return NOT_GRANTED;
-    for (unsigned card = 0; card < fence_limits->cards; card++)
-        if (!memcmp(fence_limits->card[card].uuid, uuid, sizeof uuid))
-            return (int)card;
-    return NOT_GRANTED;
-}
-
 static uint64_t smaller(uint64_t a, uint64_t b) { return a < b ? a : b; }
+
+/* Where there is no fence the driver's answer stands. A card that is not the tenant's has none to
+ * give, by whatever way its handle was found. */
+static nvmlReturn_t about_another(int card, nvmlReturn_t result, void *answer, size_t bytes)
+{
+    if (card != NOT_GRANTED)
+        return result;
+    memset(answer, 0, bytes);
+    return NVML_ERROR_NO_PERMISSION;
+}
 
 nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory)
 {
     if (!ready())
         return NVML_ERROR_LIBRARY_NOT_FOUND;
     nvmlReturn_t result = REAL(nvmlDeviceGetMemoryInfo)(device, memory);
-    int card = result ? NOT_GRANTED : card_of_handle(device);
+    int card = result ? NOT_THERE : card_of_handle(device);
     if (card < 0)
-        return result;
+        return about_another(card, result, memory, sizeof *memory);
     memory->total = smaller(memory->total, quota_limit(card));
     memory->used = quota_used(card);
     memory->free = free_share(card, memory->free);
@@ -63,9 +37,9 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *me
     if (!ready())
         return NVML_ERROR_LIBRARY_NOT_FOUND;
     nvmlReturn_t result = REAL(nvmlDeviceGetMemoryInfo_v2)(device, memory);
-    int card = result ? NOT_GRANTED : card_of_handle(device);
+    int card = result ? NOT_THERE : card_of_handle(device);
     if (card < 0)
-        return result;
+        return about_another(card, result, memory, sizeof *memory);
     memory->total = smaller(memory->total, quota_limit(card));
     memory->reserved = 0;
     memory->used = quota_used(card);
@@ -117,9 +91,10 @@ static nvmlReturn_t nobody(int card, unsigned *count, void *infos, bool with_ins
     {                                                                                              \
         if (!ready())                                                                              \
             return NVML_ERROR_LIBRARY_NOT_FOUND;                                                   \
-        int card = count ? card_of_handle(device) : NOT_GRANTED;                                   \
-        return card < 0 ? REAL(symbol)(device, count, infos)                                       \
-                        : answer(card, count, infos, with_instances);                              \
+        int card = count ? card_of_handle(device) : NOT_THERE;                                     \
+        return card == NOT_GRANTED ? NVML_ERROR_NO_PERMISSION                                      \
+               : card < 0          ? REAL(symbol)(device, count, infos)                            \
+                                   : answer(card, count, infos, with_instances);                   \
     }
 PROCESSES(nvmlDeviceGetComputeRunningProcesses, nvmlProcessInfo_v1_t, list, false)
 PROCESSES(nvmlDeviceGetComputeRunningProcesses_v2, nvmlProcessInfo_t, list, true)
@@ -146,6 +121,8 @@ nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device,
 {
     if (!ready())
         return NVML_ERROR_LIBRARY_NOT_FOUND;
+    if (card_of_handle(device) == NOT_GRANTED)
+        return NVML_ERROR_NO_PERMISSION;
     nvmlReturn_t result = REAL(nvmlDeviceGetProcessUtilization)(device, samples, count, since);
     if (result || !samples || card_of_handle(device) < 0)
         return result;
@@ -162,6 +139,8 @@ nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t device,
 {
     if (!ready())
         return NVML_ERROR_LIBRARY_NOT_FOUND;
+    if (card_of_handle(device) == NOT_GRANTED)
+        return NVML_ERROR_NO_PERMISSION;
     nvmlReturn_t result = REAL(nvmlDeviceGetProcessesUtilizationInfo)(device, info);
     if (result || !info->procUtilArray || card_of_handle(device) < 0)
         return result;
@@ -178,7 +157,7 @@ nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device, void *pr
 {
     if (!ready())
         return NVML_ERROR_LIBRARY_NOT_FOUND;
-    return card_of_handle(device) < 0
+    return card_of_handle(device) == NOT_THERE
                ? REAL(nvmlDeviceGetRunningProcessDetailList)(device, processes)
                : NVML_ERROR_NOT_SUPPORTED;
 }

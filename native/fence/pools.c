@@ -131,7 +131,9 @@ bool pool_take(struct pool **pool, uint64_t bytes, CUstream stream, bool per_thr
 
 CUresult pool_refuse(const struct pool *pool)
 {
-    if (pool && pool->card >= 0)
+    if (pool && pool->card < 0)
+        return CUDA_ERROR_INVALID_DEVICE;
+    if (pool)
         __atomic_add_fetch(&fence_region->card[pool->card].refused, 1, __ATOMIC_RELAXED);
     return CUDA_ERROR_OUT_OF_MEMORY;
 }

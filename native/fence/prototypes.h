@@ -106,6 +106,7 @@ CU cuLibraryEnumerateKernels(CUkernel *, unsigned, CUlibrary);
 CUresult cuLibraryGetKernelCount(unsigned *, CUlibrary);
 CUresult cuKernelGetLibrary(CUlibrary *, CUkernel);
 
+CU cuInit(unsigned);
 CU cuGraphInstantiate(CUgraphExec *, CUgraph, CUgraphNode *, char *, size_t);
 CU cuGraphInstantiate_v2(CUgraphExec *, CUgraph, CUgraphNode *, char *, size_t);
 CU cuGraphInstantiateWithFlags(CUgraphExec *, CUgraph, unsigned long long);
@@ -156,6 +157,16 @@ CU cuMemGetInfo_v2(size_t *, size_t *);
 CU cuDeviceTotalMem(unsigned *, CUdevice);
 CU cuDeviceTotalMem_v2(size_t *, CUdevice);
 
+NV nvmlDeviceGetCount(unsigned *);
+NV nvmlDeviceGetCount_v2(unsigned *);
+NV nvmlDeviceGetHandleByIndex(unsigned, nvmlDevice_t *);
+NV nvmlDeviceGetHandleByIndex_v2(unsigned, nvmlDevice_t *);
+NV nvmlDeviceGetHandleByUUID(const char *, nvmlDevice_t *);
+NV nvmlDeviceGetHandleByUUIDV(const void *, nvmlDevice_t *);
+NV nvmlDeviceGetHandleBySerial(const char *, nvmlDevice_t *);
+NV nvmlDeviceGetHandleByPciBusId(const char *, nvmlDevice_t *);
+NV nvmlDeviceGetHandleByPciBusId_v2(const char *, nvmlDevice_t *);
+NV nvmlDeviceGetIndex(nvmlDevice_t, unsigned *);
 NV nvmlDeviceGetMemoryInfo(nvmlDevice_t, nvmlMemory_t *);
 NV nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t, nvmlMemory_v2_t *);
 NV nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t, unsigned *, nvmlProcessInfo_v1_t *);

@@ -55,9 +55,8 @@ CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
     if (state != FENCE_HELD && state != FENCE_OPEN)
         return fence_refusal(state);
     CUresult result = REAL(cuDeviceTotalMem_v2)(bytes, device);
-    int card = result || state == FENCE_OPEN ? NOT_GRANTED : card_of_device(device);
-    if (card >= 0 && bytes)
-        *bytes = smaller(*bytes, quota_limit(card));
+    if (!result && state == FENCE_HELD && bytes) /* none of a card that is not granted */
+        *bytes = smaller(*bytes, quota_limit(card_of_device(device)));
     return result;
 }
 
