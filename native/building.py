@@ -139,7 +139,7 @@ def fence(out: Path, compiler: Compiler) -> Path:
 
 
 def simcuda(out: Path, compiler: Compiler) -> None:
-    """Build the simulated driver: `libcuda.so.1`, `libnvidia-ml.so.1` and `simsmi`."""
+    """Build the simulated driver: its libraries, and `simsmi`, which is its `nvidia-smi` too."""
     source = HERE / "simcuda"
     with _staged(out) as stage, tempfile.TemporaryDirectory() as scratch:
         generated = Path(scratch)
@@ -164,6 +164,7 @@ def simcuda(out: Path, compiler: Compiler) -> None:
                 "-Wl,-Bsymbolic",
             )
         compiler.link(stage / "simsmi", [source / "simsmi.c", *common], *includes, "-pthread")
+        (stage / "nvidia-smi").symlink_to("simsmi")
 
 
 def headers() -> tuple[Path, ...]:

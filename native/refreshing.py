@@ -41,7 +41,7 @@ PARTS = (
     Part(
         "simcuda",
         "simulated",
-        ("libcuda.so.1", "libnvidia-ml.so.1", "simsmi"),
+        ("libcuda.so.1", "libnvidia-ml.so.1", "simsmi", "nvidia-smi"),
         building.simcuda,
         tuple(HEADERS),
     ),

@@ -50,7 +50,7 @@ static struct machine *machine(void)
 
 static int refuse(const char *what)
 {
-    fprintf(stderr, "simsmi: %s; see simsmi --help\n", what);
+    fprintf(stderr, "simsmi, which looks at simulated GPUs: %s; see simsmi --help\n", what);
     return EXIT_USAGE;
 }
 

@@ -241,7 +241,8 @@ def test_the_environment_is_the_callers_and_what_is_documented(site: Site) -> No
         "PARTAGE_MEMORY_BYTES": f"{uuid}={1024 * MIB}",
         "PARTAGE_COMPUTE_PERCENT": f"{uuid}=30",
         "LD_PRELOAD": str(simulated.FENCE),
-        # These three are the simulated driver's, and not there with a real one.
+        # These four are the simulated driver's, and not there with a real one.
+        "PATH": f"{simulated.LIBRARIES}:{given['PATH']}",
         "LD_LIBRARY_PATH": str(simulated.LIBRARIES),
         "SIMCUDA_CARDS": "2x16GiB",
         "SIMCUDA_STATE": str(site.folder / "machine"),

@@ -194,6 +194,28 @@ def test_every_table_says_simulated(site: Site) -> None:
     assert "cards are simulated" in done.stderr
 
 
+def test_nvidia_smi_is_there_and_says_simulated(site: Site) -> None:
+    """Before a real one, for the program; and under the name that people know."""
+    done = site.partage("run", "--memory", "1GiB", "--", "nvidia-smi")
+    assert done.returncode == 0, done.stderr
+    assert "everything here is simulated" in done.stdout
+    listed = site.partage("run", "--memory", "1GiB", "--", "nvidia-smi", "-L")
+    assert listed.stdout.count("Simulated") == len(site.view()["cards"])
+    wrong = site.partage("run", "--memory", "1GiB", "--", "nvidia-smi", "--query-gpu=name")
+    assert wrong.returncode == 2
+    assert "simsmi, which looks at simulated GPUs: unknown command" in wrong.stderr
+
+
+def test_without_the_switch_the_path_is_the_users(tmp_path: pathlib.Path) -> None:
+    """Of what is simulated nothing is found."""
+    script = "import shutil, partage.local.simulating; print(shutil.which('nvidia-smi'))"
+    environment = {"PATH": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "None\n"
+
+
 def test_the_environment_is_switched_once() -> None:
     """A process that was switched and switches again has each folder once, and its own machine."""
     script = (
@@ -202,13 +224,15 @@ def test_the_environment_is_switched_once() -> None:
         "for _ in range(2):\n"
         "    simulating.switch('2x16GiB', os.environ)\n"
         "print(os.environ['LD_LIBRARY_PATH'])\n"
+        "print(os.environ['PATH'])\n"
         "print(os.environ['SIMCUDA_STATE'])\n"
     )
-    environment = {"PATH": os.environ["PATH"], "LD_LIBRARY_PATH": "/other:", "SIMCUDA_STATE": "/s"}
+    environment = {"PATH": "/usr/bin::/bin", "LD_LIBRARY_PATH": "/other:", "SIMCUDA_STATE": "/s"}
     done = subprocess.run(
         [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True
     )
-    assert done.stdout.splitlines() == [f"{simulated.LIBRARIES}:/other", "/s"]
+    folder = simulated.LIBRARIES
+    assert done.stdout.splitlines() == [f"{folder}:/other", f"{folder}:/usr/bin::/bin", "/s"]
 
 
 def test_on_means_switched() -> None:

@@ -20,6 +20,7 @@ LIBRARIES = {
     "partage/lib/libpartage.so",
     "partage/lib/simulated/libcuda.so.1",
     "partage/lib/simulated/libnvidia-ml.so.1",
+    "partage/lib/simulated/nvidia-smi",
     "partage/lib/simulated/simsmi",
 }
 

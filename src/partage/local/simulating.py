@@ -1,8 +1,8 @@
 """Simulating: the simulated driver in the place of the real one, for this process and its children.
 
 ``PARTAGE_SIMULATE=2x16GiB`` (or ``partage --simulate 2x16GiB``) is the only switch, and it is a
-switch of libraries: from here on ``libnvidia-ml.so.1`` and ``libcuda.so.1`` are those of
-``native/simcuda``, and all that runs is the product's own code. Cards of that driver are called
+switch of files: from here on ``libnvidia-ml.so.1``, ``libcuda.so.1`` and ``nvidia-smi`` are those
+of ``native/simcuda``, and all that runs is the product's own code. Cards of that driver are called
 "Simulated ...", and that is how every table knows.
 """
 
@@ -13,7 +13,7 @@ import ctypes
 import os
 import re
 import shlex
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping, Sequence
 from pathlib import Path
 
 from partage.core import errors
@@ -60,8 +60,10 @@ def turn(cards: str, environ: MutableMapping[str, str]) -> None:
     if not environ.get(_STATE):
         with contextlib.suppress(OSError, errors.LedgerError):
             environ[_STATE] = str(places.where(environ) / "machine")
-    others = [p for p in environ.get("LD_LIBRARY_PATH", "").split(":") if p and p != str(folder)]
-    environ["LD_LIBRARY_PATH"] = ":".join([str(folder), *others])
+    libraries = [part for part in environ.get("LD_LIBRARY_PATH", "").split(":") if part]
+    environ["LD_LIBRARY_PATH"] = _first(folder, libraries)
+    programs = environ.get("PATH", os.defpath).split(":")
+    environ["PATH"] = _first(folder, programs)  # for nvidia-smi and simsmi
     _load(folder / "libnvidia-ml.so.1")
 
 
@@ -182,6 +184,11 @@ def _count(cards: str) -> int:
     groups = [_GROUP.fullmatch(each) for each in cards.split(",")]
     readable = all(groups) and len(cards) <= _LONGEST
     return sum(int(each[1] or 1) for each in groups if each) if readable else 0
+
+
+def _first(folder: Path, folders: Sequence[str]) -> str:
+    """A list of folders with this one before all others."""
+    return ":".join([str(folder), *(part for part in folders if part != str(folder))])
 
 
 def _load(path: Path) -> None:
