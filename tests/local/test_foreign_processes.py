@@ -155,7 +155,8 @@ def test_own_children_are_ours_without_a_fence(site: Site, tmp_path: pathlib.Pat
     site.environment |= installations.without_library(tmp_path)
     hold = f"{sys.executable} {sites.PROGRAM} hold 100"
     command = ["sh", "-c", f"sh -c '{hold}; true'; true"]
-    program = site.run("--memory", "2GiB", command=command, start_new_session=True)
+    share = ("--memory", "2GiB", "--fence", "advisory")
+    program = site.run(*share, command=command, start_new_session=True)
     try:
         assert program.stdout is not None
         assert program.stdout.readline() == "holds 100 MiB, 0\n"

@@ -252,7 +252,7 @@ def test_a_smaller_share_lets_the_next_start(site: Site) -> None:
 def test_without_a_fence_it_warns(site: Site, tmp_path: pathlib.Path) -> None:
     """The ledger has the new share, and nothing holds the program to it."""
     site.environment |= installations.without_library(tmp_path)
-    site.holding("--memory", "2GiB", "--name", "train")
+    site.holding("--memory", "2GiB", "--fence", "advisory", "--name", "train")
     done = site.partage("resize", "train", "--memory", "3GiB")
     assert done.returncode == 0
     assert "warning: nothing holds train to it: its fence is advisory" in done.stderr
@@ -262,7 +262,7 @@ def test_without_a_fence_it_warns(site: Site, tmp_path: pathlib.Path) -> None:
 def test_without_a_fence_the_driver_says_what_is_in_use(site: Site, tmp_path: pathlib.Path) -> None:
     """Nobody else counts it, and a share is not lowered below it either."""
     site.environment |= installations.without_library(tmp_path)
-    program = Program(site, "--memory", "6GiB")
+    program = Program(site, "--memory", "6GiB", "--fence", "advisory")
     assert program.asked("try 3000") == "got it"
     done = site.partage("resize", "train", "--memory", "3GiB")
     assert done.returncode == 2

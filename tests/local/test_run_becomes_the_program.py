@@ -355,7 +355,7 @@ def test_a_program_whose_interpreter_is_missing_is_126(site: Site, tmp_path: pat
 def test_a_share_in_a_share_is_refused(site: Site) -> None:
     """A program that has a share cannot take another for a part of itself."""
     inner = [str(sites.PARTAGE), "run", *SHARE, "--", "echo", "never"]
-    done = site.partage("run", *SHARE, "--name", "outer", "--", *inner)
+    done = site.partage("run", *SHARE, "--fence", "advisory", "--name", "outer", "--", *inner)
     assert done.returncode == 2
     assert "already a program with a share (outer)" in done.stderr
     assert done.stdout == ""
@@ -383,25 +383,43 @@ def test_the_fence_that_is_there_can_be_asked_for(site: Site) -> None:
 def test_without_the_library_nothing_claims_to_be_fenced(
     site: Site, tmp_path: pathlib.Path
 ) -> None:
-    """Who asks for the hook is refused; who does not is told his share, and ``ps`` says so."""
+    """Who wants less than the hook is told the share, and ``ps`` says so."""
     site.environment |= installations.without_library(tmp_path)
-    done = site.partage("run", *SHARE, "--fence", "hook", "--", "echo", "never")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "libpartage.so cannot be read" in done.stderr
-    assert not (site.folder / "ledger.db").exists()
-    found = _environment(_ran(site, "env", "-0"))
+    found = _environment(_ran(site, "env", "-0", options=(*SHARE, "--fence", "advisory")))
     assert found["PARTAGE_FENCE"] == "advisory"
     assert not {"LD_PRELOAD", "PARTAGE_LIMITS"} & found.keys()
     assert found["PARTAGE_MEMORY_BYTES"] == f"{found['CUDA_VISIBLE_DEVICES']}={1024 * MIB}"
-    site.holding(*SHARE)
+    site.holding(*SHARE, "--fence", "advisory")
     assert [each["fence"] for each in site.view()["tenants"]] == ["advisory"]
     assert [each["used_bytes"] for each in site.view()["tenants"]] == [None]
+
+
+@pytest.mark.parametrize("options", [("--fence", "hook"), ()])
+@pytest.mark.parametrize("asked", [("--memory", "1GiB"), ("--compute", "30%")])
+def test_without_the_library_a_limit_is_refused(
+    site: Site, tmp_path: pathlib.Path, asked: tuple[str, ...], options: tuple[str, ...]
+) -> None:
+    """Who asks for one gets it, or nothing is started; the error says what to do."""
+    site.environment |= installations.without_library(tmp_path)
+    done = site.partage("run", *asked, *options, "--", "echo", "never")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "libpartage.so cannot be read" in done.stderr
+    assert "python -m native" in done.stderr
+    assert "advisory" in done.stderr
+    assert not (site.folder / "ledger.db").exists()
+
+
+def test_without_the_library_a_whole_card_can_be_had(site: Site, tmp_path: pathlib.Path) -> None:
+    """There is nothing to keep: nobody else is on it."""
+    site.environment |= installations.without_library(tmp_path)
+    for asked in (("--exclusive",), ("--limits", "nvidia.com/gpu=1")):
+        assert _ran(site, "printenv", "PARTAGE_FENCE", options=asked) == "advisory\n"
 
 
 def test_a_share_in_an_advisory_share_is_refused_too(site: Site, tmp_path: pathlib.Path) -> None:
     """Whether a fence holds makes no difference."""
     site.environment |= installations.without_library(tmp_path)
     inner = [str(sites.PARTAGE), "run", *SHARE, "--", "echo", "never"]
-    done = site.partage("run", *SHARE, "--name", "outer", "--", *inner)
+    done = site.partage("run", *SHARE, "--fence", "advisory", "--name", "outer", "--", *inner)
     assert done.returncode == 2
     assert "already a program with a share (outer)" in done.stderr

@@ -65,9 +65,8 @@ def _programs(
 @click.option(
     "--fence",
     type=click.Choice([str(level) for level in levels.Level]),
-    default=str(levels.Level.ADVISORY),
     metavar="LEVEL",
-    help="The weakest fence that will do, usually hook; refuse to run behind less.",
+    help="The weakest fence that will do; advisory runs without limits in force if need be.",
 )
 @click.option("--name", metavar="NAME", help="What others see; python-17, say.")
 @click.option(
@@ -84,7 +83,7 @@ def _programs(
 def run(
     *,
     wishes: requests.Wishes,
-    fence: str,
+    fence: str | None,
     name: str | None,
     priority: int,
     no_wait: bool,
@@ -106,7 +105,7 @@ def run(
         wishes=wishes,
         name=name or "",
         priority=priority,
-        fence=levels.Level(fence),
+        fence=levels.Level(fence) if fence else None,
         wait_s=0.0 if no_wait else wait_s,
     )
     asking.warn(wishes)

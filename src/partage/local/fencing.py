@@ -67,11 +67,15 @@ def check(minimum: Level) -> Level:
         raise errors.InputError(f"--fence: {error.what}", instead=error.instead) from error
 
 
-def choose(program: str, minimum: Level) -> Chosen:
-    """The fence of a program; refuses one that would run behind less than somebody wants."""
-    level = check(minimum)
+def choose(program: str, minimum: Level | None, *, limited: bool) -> Chosen:
+    """The fence of a program; refuses one that would run behind less than somebody wants.
+
+    Who says nothing about it and asks for limits wants them kept, by the program or at least, where
+    the fence does not get into that, by its children.
+    """
+    level = _kept(limited=limited) if minimum is None else check(minimum)
     hindrance = reaching.hindrance(program) if level is Level.HOOK else ""
-    if not hindrance or minimum is Level.ADVISORY:
+    if not hindrance or minimum in (None, Level.ADVISORY):
         return Chosen(level, hindrance)
     raise errors.InputError(
         f"--fence: {program} would run without its fence: {hindrance}",
@@ -124,6 +128,18 @@ def environment(entry: entries.Entry, fenced: Fenced, node: cards.Node) -> dict[
         LEVEL: str(fenced.level),
         **{name: text for name, text in fenced.environment.items() if text},
     }
+
+
+def _kept(*, limited: bool) -> Level:
+    known = probes()
+    level = levels.strongest(known)
+    if level > Level.ADVISORY or not limited:
+        return level
+    hook_probe = next(probe for probe in known if probe.level is Level.HOOK)
+    raise errors.InputError(
+        f"nothing here keeps a program to its share: {hook_probe.reason}",
+        instead=f"{hook_probe.remedy}; or start it without limits in force: --fence advisory",
+    )
 
 
 def _family(

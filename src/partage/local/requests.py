@@ -43,6 +43,12 @@ def check(wishes: Wishes) -> None:
     demand(msgspec.structs.replace(wishes, chosen=()), ())
 
 
+def limited(wishes: Wishes) -> bool:
+    """Whether something is asked for that has to be kept: a whole card has nobody else on it."""
+    asked = demand(msgspec.structs.replace(wishes, chosen=()), ())
+    return any(each.demand.exclusive is demands.Exclusive.NO for each in asked.containers)
+
+
 def demand(wishes: Wishes, known: Sequence[cards.Card]) -> demands.PodDemand:
     """What is asked for; indexes are those of the cards that are known."""
     if wishes.limits:

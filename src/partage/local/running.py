@@ -40,7 +40,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     wishes: requests.Wishes
     name: str = ""
     priority: int = 0
-    fence: levels.Level = levels.Level.ADVISORY  # at least
+    fence: levels.Level | None = None  # at least; None: one that keeps what is asked for
     wait_s: float | None = None  # None: for ever; 0: not at all
 
 
@@ -64,7 +64,7 @@ def run(wanted: Run, note: Callable[[str], None], telling: Callable[[], Telling]
         )
     requests.check(wanted.wishes)
     program = starting.check(wanted.command[0], os.environ.get("PATH"))
-    fence = fencing.choose(program, wanted.fence)
+    fence = fencing.choose(program, wanted.fence, limited=requests.limited(wanted.wishes))
     if fence.hindrance:
         note(f"the fence does not reach {program}: {fence.hindrance}")
     with sessions.opened(os.environ) as here:
