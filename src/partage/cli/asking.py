@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from partage.local import requests
+from partage.local import requests, visibility
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -67,6 +68,14 @@ def options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in reversed(_OPTIONS):
         called = option(called)
     return called
+
+
+def within_sight(wishes: requests.Wishes) -> requests.Wishes:
+    """The wishes, of those cards that the caller's environment leaves."""
+    left, told = visibility.applied(wishes, os.environ)
+    if told:
+        note(told)
+    return left
 
 
 def warn(wishes: requests.Wishes) -> None:

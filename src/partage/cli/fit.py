@@ -62,7 +62,7 @@ def fit(
     """
     if filename is None and not nodes:
         asking.warn(wishes)
-        fits = fit_here.answer(wishes, output)
+        fits = fit_here.answer(asking.within_sight(wishes), output)
     else:
         fits = _fit_pods(wishes, filename, nodes, output)
     if not fits:

@@ -102,7 +102,7 @@ def run(
         raise errors.InputError("--no-wait and --wait", instead="write one of them")
     wanted = running.Run(
         command=command,
-        wishes=wishes,
+        wishes=asking.within_sight(wishes),
         name=name or "",
         priority=priority,
         fence=levels.Level(fence) if fence else None,

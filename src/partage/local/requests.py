@@ -34,6 +34,7 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
     exclusive: bool = False
     models: tuple[str, ...] = ()
     chosen: tuple[str, ...] = ()  # cards by uuid or index
+    chosen_by: str = "--card"  # or the variable that named them
     policy: str | None = None
     limits: tuple[str, ...] = ()
 
@@ -54,7 +55,7 @@ def demand(wishes: Wishes, known: Sequence[cards.Card]) -> demands.PodDemand:
     if wishes.limits:
         return _in_other_words(wishes, known)
     restrictions = _restrictions(wishes, known)
-    count = _count(wishes.cards, len(restrictions["uuids"]))
+    count = _count(wishes, len(restrictions["uuids"]))
     if wishes.memory is None and wishes.compute is None and not wishes.exclusive:
         raise errors.InputError(
             "nothing is asked for", instead="add --memory 4GiB, --compute 30%, or --exclusive"
@@ -117,7 +118,8 @@ def _wrong_compute(text: str) -> errors.InputError:
     )
 
 
-def _count(text: str | None, chosen: int) -> int:
+def _count(wishes: Wishes, chosen: int) -> int:
+    text = wishes.cards
     if text is None:
         return max(1, chosen)
     if text == ALL:
@@ -128,7 +130,7 @@ def _count(text: str | None, chosen: int) -> int:
         )
     if chosen and int(text) > chosen:
         raise errors.InputError(
-            f"--cards: {text} of the {chosen} that --card names",
+            f"--cards: {text} of the {chosen} that {wishes.chosen_by} names",
             instead="name more of them, or ask for fewer",
         )
     return int(text)
@@ -137,7 +139,9 @@ def _count(text: str | None, chosen: int) -> int:
 def _restrictions(wishes: Wishes, known: Sequence[cards.Card]) -> dict[str, Any]:
     return {
         "models": tuple(_model(text) for text in wishes.models),
-        "uuids": tuple(dict.fromkeys(_uuid(text, known) for text in wishes.chosen)),
+        "uuids": tuple(
+            dict.fromkeys(_uuid(wishes.chosen_by, text, known) for text in wishes.chosen)
+        ),
     }
 
 
@@ -150,7 +154,7 @@ def _model(text: str) -> str:
     return text if any(sign in text for sign in "*?[") else f"*{text}*"
 
 
-def _uuid(text: str, known: Sequence[cards.Card]) -> str:
+def _uuid(named_by: str, text: str, known: Sequence[cards.Card]) -> str:
     by_index = {str(card.index): card.uuid for card in known}
     starts = [card.uuid for card in known if card.uuid.lower().startswith(text.lower())]
     if text in by_index:
@@ -159,7 +163,7 @@ def _uuid(text: str, known: Sequence[cards.Card]) -> str:
         return starts[0]
     shown = ", ".join(f"{card.index} ({card.uuid})" for card in known) or "none"
     raise errors.InputError(
-        f"--card: there is no card {text!r}", instead=f"this machine has {shown}"
+        f"{named_by}: there is no card {text!r}", instead=f"this machine has {shown}"
     )
 
 
