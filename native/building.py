@@ -22,9 +22,19 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from native.simcuda import generating
+from native.substitute import generating as facades
 
 HERE = Path(__file__).parent
 STRICT = ("-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O2", "-g", "-fPIC")
+FENCE = "libpartage.so"
+# The driver's libraries: the header, and how each is called behind the one in its place.
+DRIVER = {
+    "libcuda.so.1": ("cuda.h", "libpartage-cuda.so.1"),
+    "libnvidia-ml.so.1": ("nvml.h", "libpartage-nvidia-ml.so.1"),
+}
+# Where a library in the driver's place finds the others: in a container at fixed places, else
+# beside itself.
+BEHIND = "/etc/partage/fence:$ORIGIN"
 HIDDEN = ("-fvisibility=hidden", "-ftls-model=initial-exec")
 # The distribution of each set of headers, and the header that tells where they are.
 HEADERS = {"nvidia-cuda-runtime": "cuda.h", "nvidia-nvml-dev": "nvml.h"}
@@ -40,6 +50,16 @@ RELEASE = ("-fno-sanitize=all", "-Wl,-z,defs", "-s")
 
 class CannotBuild(Exception):
     """A part in C could not be built; the text says what is missing and what to do."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Facade:
+    """A library that has the functions of a header from others, which stand behind it."""
+
+    header: str
+    needed: tuple[str, ...]  # those others, in the order in which they are searched
+    places: str  # where they are
+    jumping: tuple[str, ...] = ()  # the fence's table: what is in it is not searched, but jumped to
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,23 +143,73 @@ def fence(out: Path, compiler: Compiler) -> Path:
     whole = dataclasses.replace(compiler, flags=(*compiler.flags, "-flto"))
     with _staged(out) as stage:
         whole.link(
-            stage / "libpartage.so",
+            stage / FENCE,
             sorted(source.glob("*.c")),
             *HIDDEN,
+            f"-DHOOKS_TABLE={facades.table()}",
             "-shared",
             "-pthread",
             "-ldl",
-            "-Wl,-soname,libpartage.so",
+            f"-Wl,-soname,{FENCE}",
+            "-Wl,-z,nodelete",  # it may have been opened with the driver, which programs close
             "-Wl,-Bsymbolic",
             f"-Wl,--version-script={source / 'exports.map'}",
             # Lazily bound: it is loaded into every process, and most never call it.
             "-Wl,-z,lazy,-z,relro,-z,noexecstack",
         )
-    return out / "libpartage.so"
+    return out / FENCE
+
+
+def substitute(out: Path, compiler: Compiler) -> None:
+    """Build what stands in the driver's place: its libraries, with the fence and it behind them."""
+    with _staged(out) as stage:
+        for name, (header, behind) in DRIVER.items():
+            kind = Facade(header, (FENCE, behind), BEHIND, tuple(facades.wrapped()))
+            _facade(stage / name, compiler, kind)
+
+
+def _facade(target: Path, compiler: Compiler, kind: Facade) -> None:
+    """Build a library whose functions are found in those that it needs."""
+    # It is there for what it needs, whether or not it names anything of that.
+    whole = dataclasses.replace(compiler, flags=(*compiler.flags, "-Wl,--no-as-needed"))
+    names = facades.declared(kind.header, headers(), compiler.command)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        (folder / "functions.h").write_text(facades.functions(names, kind.jumping))
+        whole.link(
+            target,
+            [HERE / "substitute" / "library.c", *_promised(folder, compiler, kind.needed)],
+            f"-I{folder}",
+            f'-DHOOKS_TABLE="{facades.table()}"',
+            "-shared",
+            "-nostdlib",
+            "-s",
+            f"-Wl,-soname,{target.name}",
+            # A driver that is found under its own name once this one is gone would have no fence.
+            "-Wl,-z,nodelete,-z,noexecstack",
+            # The old tag comes before LD_LIBRARY_PATH: what is behind is not for that to choose.
+            f"-Wl,--disable-new-dtags,-rpath,{kind.places}",
+        )
+    facades.hollow(target, kind.jumping)
+
+
+def _promised(folder: Path, compiler: Compiler, names: Iterable[str]) -> list[Path]:
+    """Libraries of these names for the linker, who asks for no more of them than the table."""
+    source = folder / "promised.c"
+    source.write_text(
+        f"extern void *const {facades.table()}[];\nvoid *const {facades.table()}[1];\n"
+    )
+    return [
+        compiler.link(folder / name, [source], "-shared", "-nostdlib", f"-Wl,-soname,{name}")
+        for name in names
+    ]
 
 
 def simcuda(out: Path, compiler: Compiler) -> None:
-    """Build the simulated driver: its libraries, and `simsmi`, which is its `nvidia-smi` too."""
+    """Build the simulated driver: its libraries, by both of their names, and `simsmi`.
+
+    It is `nvidia-smi` as well, which programs look for.
+    """
     source = HERE / "simcuda"
     with _staged(out) as stage, tempfile.TemporaryDirectory() as scratch:
         generated = Path(scratch)
@@ -163,6 +233,9 @@ def simcuda(out: Path, compiler: Compiler) -> None:
                 f"-Wl,-soname,{name}",
                 "-Wl,-Bsymbolic",
             )
+            # A wheel holds no links, and a copy would be a second driver in the same process.
+            second = Facade(DRIVER[name][0], (name,), "$ORIGIN")
+            _facade(stage / name.removesuffix(".1"), compiler, second)
         compiler.link(stage / "simsmi", [source / "simsmi.c", *common], *includes, "-pthread")
         (stage / "nvidia-smi").symlink_to("simsmi")
 

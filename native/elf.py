@@ -1,7 +1,7 @@
 """Reads from an ELF file what the loader goes by: libraries, versions of symbols, exports.
 
-Only what `native.symbols` asks for, of 64-bit little-endian files. It is here because a release
-machine may have no binutils, and rarely has those for another machine than its own.
+Only what `native.symbols` and `native.substitute` ask for, of 64-bit little-endian files. It is
+here because a release machine may have no binutils, and rarely those for another machine.
 """
 
 import dataclasses
@@ -15,7 +15,9 @@ MACHINES = {62: "x86_64", 183: "aarch64"}
 _CLASS_AND_ORDER = b"\x02\x01"  # 64 bits, little-endian
 _DYNAMIC, _DYNSYM, _VERSION_NEEDS, _VERSION_INDEXES = 6, 11, 0x6FFFFFFE, 0x6FFFFFFF
 _DT_NEEDED = 1
-_LOCAL, _GLOBAL = 0, 1  # how a symbol is bound; the third is weak
+LOCAL, _GLOBAL = 0, 1  # how a symbol is bound; the third is weak
+_SYMBOL = struct.Struct("<IBBHQQ")
+VALUE_AND_SIZE, VALUE_AT = struct.Struct("<QQ"), 8  # of a symbol, and where they are in it
 _FIRST_VERSION = 2  # lower indexes mean: none
 
 
@@ -33,10 +35,14 @@ class _Section:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Symbol:
+class Symbol:
+    """A symbol of the loader's table."""
+
     name: str
     bound: int
     is_defined: bool
+    value: int
+    at: int  # its place in the file
 
 
 class File:
@@ -64,11 +70,18 @@ class File:
 
     def exports(self) -> Iterator[str]:
         """The symbols that others find here."""
-        return (each.name for each in self._symbols() if each.is_defined and each.bound != _LOCAL)
+        return (each.name for each in self.symbols() if each.is_defined and each.bound != LOCAL)
+
+    def symbols(self) -> Iterator[Symbol]:
+        """All symbols of the loader's table."""
+        for section in self._of_type(_DYNSYM):
+            for at in range(section.offset, section.offset + section.size, _SYMBOL.size):
+                name, info, _, where, value, _ = _SYMBOL.unpack_from(self._data, at)
+                yield Symbol(self._text(section, name), info >> 4, bool(where), value, at)
 
     def unversioned(self) -> Iterator[str]:
         """The symbols that must be found elsewhere, in any version: the linker knew of none."""
-        for symbol, version in itertools.zip_longest(self._symbols(), self._version_indexes()):
+        for symbol, version in itertools.zip_longest(self.symbols(), self._version_indexes()):
             is_needed = symbol.bound == _GLOBAL and not symbol.is_defined
             if is_needed and (version or 0) < _FIRST_VERSION:
                 yield symbol.name
@@ -87,11 +100,6 @@ class File:
             _, _, _, name, following = struct.unpack_from("<IHHII", self._data, at)
             yield self._text(section, name)
             at += following
-
-    def _symbols(self) -> Iterator[_Symbol]:
-        for section in self._of_type(_DYNSYM):
-            for name, info, _, where, _, _ in struct.iter_unpack("<IBBHQQ", self._content(section)):
-                yield _Symbol(self._text(section, name), info >> 4, bool(where))
 
     def _version_indexes(self) -> Iterator[int]:
         """One for each symbol; its highest bit says something else."""

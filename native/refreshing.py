@@ -24,26 +24,40 @@ LIB = HERE.parent / "src" / "partage" / "lib"  # where the product looks, in a c
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """One of the two parts in C: what is made, in which subfolder, and how."""
+    """One of the parts in C: what is made, in which subfolder, and how."""
 
     name: str
     folder: str
     files: tuple[str, ...]
     build: Callable[[Path, Compiler], object]
     headers: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()  # what it is made of besides its own folder
 
     def out(self, lib: Path) -> Path:
         return lib / self.folder
 
 
 PARTS = (
-    Part("fence", "", ("libpartage.so",), building.fence),
+    Part("fence", "", ("libpartage.so",), building.fence, also=("substitute/generating.py",)),
+    Part(
+        "substitute",
+        "substitute",
+        tuple(building.DRIVER),
+        building.substitute,
+        tuple(HEADERS),
+        ("fence/hooks.h", "simcuda/reading.py", "simcuda/generating.py"),
+    ),
     Part(
         "simcuda",
         "simulated",
-        ("libcuda.so.1", "libnvidia-ml.so.1", "simsmi", "nvidia-smi"),
+        (
+            *building.DRIVER,
+            *(name.removesuffix(".1") for name in building.DRIVER),
+            *("simsmi", "nvidia-smi"),
+        ),
         building.simcuda,
         tuple(HEADERS),
+        ("substitute/generating.py", "substitute/library.c"),
     ),
 )
 
@@ -82,7 +96,7 @@ def _sources(part: Part) -> list[Path]:
     sources = sorted(file for file in files if file.is_file() and file.suffix != ".pyc")
     if not any(file.suffix == ".c" for file in sources):
         raise CannotBuild(f"native/{part.name} has no source in C: the checkout is not complete")
-    return sources
+    return [*sources, *(HERE / name for name in part.also)]
 
 
 def _versions(packages: tuple[str, ...]) -> list[str]:

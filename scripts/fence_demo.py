@@ -71,7 +71,7 @@ def show(root: Path) -> None:
     if card is None:
         sys.exit("the simulated card does not say what it is")
     print(f"The card: {card.model}, {card.uuid}")
-    fence = hook.Hook(roots.prepare(root))
+    fence = hook.Hook(roots.prepare(root), inherited=os.environ)
     environments = {
         f"tenant with {percent} %": fence.apply(
             levels.Subject(name=f"share-{percent}"), share(card.uuid, percent)

@@ -18,7 +18,7 @@ from typing import TypeVar
 import msgspec
 
 from native import building, refreshing
-from partage.fence import library, limits, roots, tenants
+from partage.fence import library, limits, originals, roots, substitutes, tenants
 
 HERE = Path(__file__).parent
 SIMULATED = refreshing.LIB / "simulated"
@@ -32,6 +32,7 @@ memory = 80GiB
 uuid = {card}
 """
 _SHM = Path("/dev/shm")
+_LIBRARY_PATH = {"LD_LIBRARY_PATH": str(SIMULATED)}
 
 T = TypeVar("T")
 
@@ -88,7 +89,8 @@ class Machine:
     def tenant(self, name: str, **of_card: object) -> tenants.Tenant:
         """A new tenant of the card, with limits by the names of :class:`limits.CardLimits`."""
         card = msgspec.convert({"uuid": CARD, **of_card}, limits.CardLimits)
-        return tenants.create(self.root, name, limits.Limits((card,)))
+        links = substitutes.links(library.find(), originals.find(_LIBRARY_PATH))
+        return tenants.create(self.root, name, limits.Limits((card,)), links=links)
 
     @contextlib.contextmanager
     def running(
@@ -97,10 +99,17 @@ class Machine:
         tenant: tenants.Tenant | None = None,
         core: int | None = None,
         kernel_us: float = 0,
+        preloaded: bool = True,
     ) -> Iterator[Client]:
-        """A client that is ready; direct, if it is no tenant's."""
+        """A client that is ready; direct, if it is no tenant's.
+
+        What is not preloaded is in the driver's place alone.
+        """
         command = [self._client, "-" if core is None else core, *arguments]
-        client = Client([str(word) for word in command], self._environment(tenant, kernel_us))
+        environment = self._environment(tenant, kernel_us)
+        if not preloaded:
+            environment.pop("LD_PRELOAD", None)
+        client = Client([str(word) for word in command], environment)
         try:
             client.wait_until_ready()
             yield client
@@ -109,13 +118,13 @@ class Machine:
 
     def _environment(self, tenant: tenants.Tenant | None, kernel_us: float) -> dict[str, str]:
         told = {
-            "LD_LIBRARY_PATH": str(SIMULATED),
+            **_LIBRARY_PATH,
             "SIMCUDA_CONFIG": str(self._config),
             "SIMCUDA_KERNEL_US": str(kernel_us),
         }
         if tenant is None:
             return told
-        return told | library.environment(library.find(), tenant.limits_path, told)
+        return told | substitutes.environment(tenant.libraries, tenant.limits_path, told)
 
 
 @contextlib.contextmanager

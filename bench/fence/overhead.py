@@ -38,6 +38,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     live: int = 0
     others: int = 0  # processes of the same tenant
     limited: bool = False  # by a share of 100 %, so that nothing ever waits
+    preloaded: bool = True  # else the fence is in the driver's place alone
     most_times: float | None = None
     most_more_ns: float | None = None
 
@@ -46,7 +47,21 @@ CASES = (
     Case(what="launch", call="launch", calls=20_000, most_more_ns=2),
     Case(what=f"launch, {OTHERS} others", call="launch", calls=20_000, others=OTHERS),
     Case(what="launch, counted (share of 100 %)", call="launch", calls=20_000, limited=True),
+    Case(
+        what="launch, in the driver's place",
+        call="launch",
+        calls=20_000,
+        preloaded=False,
+        most_more_ns=2,
+    ),
     Case(what="alloc + free", call="alloc", calls=5_000, most_times=1.3),
+    Case(
+        what="alloc + free, in the driver's place",
+        call="alloc",
+        calls=5_000,
+        preloaded=False,
+        most_times=1.3,
+    ),
     Case(what=f"alloc + free, {LIVE} live", call="alloc", calls=5_000, live=LIVE, most_times=1.3),
     Case(
         what=f"alloc + free, {OTHERS} others",
@@ -103,7 +118,13 @@ def _client(case: Case, *, fenced: bool) -> Iterator[machines.Client]:
         for _ in range(case.others):
             others.enter_context(machine.running("hold", tenant=tenant))
         with machine.running(
-            "calls", case.call, case.calls, case.live, tenant=tenant, core=core
+            "calls",
+            case.call,
+            case.calls,
+            case.live,
+            tenant=tenant,
+            core=core,
+            preloaded=case.preloaded,
         ) as client:
             yield client
 

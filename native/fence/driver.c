@@ -15,6 +15,13 @@
 #error "the fence knows x86-64 and arm64"
 #endif
 
+#ifndef HOOKS_TABLE /* native/building.py says how it is called */
+#define HOOKS_TABLE partage_hooks
+#endif
+#define QUOTED(name) #name
+#define TEXT(name) QUOTED(name)
+extern void *const HOOKS_TABLE[];
+
 struct hook {
     const char *symbol, *name;
     int version;
@@ -30,6 +37,13 @@ static const struct hook hooks[] = {
 #undef X
 #define X(symbol) {#symbol, "", 0, false, (void *)symbol, SYMBOL_##symbol},
     NVML_HOOKS(X)
+#undef X
+};
+/* For the libraries in the driver's place, which jump through it (native/substitute). Its name says
+ * which functions it has, so that one of another build is not found, instead of jumped astray in. */
+__attribute__((visibility("default"))) void *const HOOKS_TABLE[] = {
+#define X(symbol, ...) (void *)symbol,
+    CUDA_HOOKS(X) NVML_HOOKS(X)
 #undef X
 };
 #define X(...) +1
@@ -56,12 +70,25 @@ static bool cuda_loaded, nvml_loaded;
 static CUresult cuda_missing(void) { return CUDA_ERROR_NOT_FOUND; }
 static nvmlReturn_t nvml_missing(void) { return NVML_ERROR_FUNCTION_NOT_FOUND; }
 
+/* Preloaded, we stand before the libc, and to look behind us allocates nothing, which matters where an
+ * allocator asks. Opened with the driver, we may stand behind it, in whatever order the program has. */
+static void *look_for_dlsym(void)
+{
+    void *found = dlvsym(RTLD_NEXT, "dlsym", DLSYM_VERSION);
+    const char *libraries[] = {"libc.so.6", "libdl.so.2"}; /* before glibc 2.34, the second */
+    for (int i = 0; i < 2 && !found; i++) {
+        void *handle = dlopen(libraries[i], RTLD_LAZY | RTLD_NOLOAD);
+        found = handle ? dlvsym(handle, "dlsym", DLSYM_VERSION) : NULL;
+    }
+    return found;
+}
+
 dlsym_fn *driver_dlsym(void)
 {
     static dlsym_fn *libc_dlsym;
     dlsym_fn *found = __atomic_load_n(&libc_dlsym, __ATOMIC_RELAXED);
     if (!found) {
-        found = (dlsym_fn *)dlvsym(RTLD_NEXT, "dlsym", DLSYM_VERSION);
+        found = (dlsym_fn *)look_for_dlsym();
         __atomic_store_n(&libc_dlsym, found, __ATOMIC_RELAXED);
     }
     return found;
@@ -76,12 +103,22 @@ static int order_pointer(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-/* What the program opened, or what it was linked with: never a driver of our own choice. By a handle
- * of our own, since the program's may find more than the driver, and for good, since a program that
- * closes the driver and opens it again would leave us with addresses of the first one. */
-static void *opened(const char *path, const char *library)
+/* Nothing of ours is a driver, but leads to one. */
+static bool leads_here(void *handle)
 {
-    return dlopen(path ? path : library, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+    return handle && driver_dlsym()(handle, TEXT(HOOKS_TABLE));
+}
+
+/* What the program opened, or what it was linked with: never a driver of our own choice. Where ours
+ * stands in the driver's place, the driver is behind it, under its other name. By a handle of our
+ * own, since the program's may find more than the driver, and for good, since a program that closes
+ * the driver and opens it again would leave us with addresses of the first one. Only names are asked
+ * for that are loaded: a search would take a while, in which the program may fork. */
+static void *opened(const char *path, const char *library, const char *behind)
+{
+    const int mode = RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE;
+    void *handle = dlopen(path ? path : library, mode);
+    return leads_here(handle) ? dlopen(behind, mode) : handle;
 }
 
 static void *find(void *handle, const char *name, void *missing)
@@ -96,7 +133,7 @@ bool driver_load(const char *path)
     if (__atomic_load_n(&cuda_loaded, __ATOMIC_ACQUIRE))
         return true;
     first_lock(&loading);
-    if (!cuda_loaded && (handle = opened(path, "libcuda.so.1"))) {
+    if (!cuda_loaded && (handle = opened(path, "libcuda.so.1", CUDA_BEHIND))) {
         for (size_t i = 0; i < sizeof cuda_symbols / sizeof *cuda_symbols; i++)
             driver_real[cuda_symbols[i].index] =
                 find(handle, cuda_symbols[i].name, (void *)cuda_missing);
@@ -115,7 +152,7 @@ bool nvml_load(const char *path)
     if (__atomic_load_n(&nvml_loaded, __ATOMIC_ACQUIRE))
         return true;
     first_lock(&loading);
-    if (!nvml_loaded && (handle = opened(path, "libnvidia-ml.so.1"))) {
+    if (!nvml_loaded && (handle = opened(path, "libnvidia-ml.so.1", NVML_BEHIND))) {
         for (size_t i = 0; i < sizeof nvml_symbols / sizeof *nvml_symbols; i++)
             driver_real[nvml_symbols[i].index] =
                 find(handle, nvml_symbols[i].name, (void *)nvml_missing);
@@ -131,12 +168,20 @@ bool driver_has(enum driver_symbol symbol)
 }
 
 /* One after another: to sort them first, once, would cost a program that only looks more. */
-void *hook_by_symbol(const char *symbol)
+static const struct hook *named(const char *symbol)
 {
     for (const struct hook *hook = hooks; hook < hooks + HOOKS; hook++)
         if (!strcmp(hook->symbol, symbol))
-            return hook->wrapper;
+            return hook;
     return NULL;
+}
+
+bool hook_knows(const char *symbol) { return named(symbol); }
+
+void *hook_by_symbol(const char *symbol)
+{
+    const struct hook *hook = named(symbol);
+    return hook && driver_has(hook->index) ? hook->wrapper : NULL;
 }
 
 void *hook_by_pointer(const void *real)

@@ -17,7 +17,7 @@ __attribute__((used, visibility("hidden"))) dlsym_fn *lookup_target(void *handle
 {
     bool special = handle == RTLD_DEFAULT || handle == RTLD_NEXT || !symbol;
     if (special || (strncmp(symbol, "cu", 2) && strncmp(symbol, "nvml", 4)) ||
-        !hook_by_symbol(symbol))
+        !hook_knows(symbol))
         return driver_dlsym();
     return hooked_dlsym;
 }
@@ -49,7 +49,18 @@ static bool is_file(const char *path, const char *library)
     return !strncmp(slash ? slash + 1 : path, library, strlen(library));
 }
 
-/* Some other library may have a function of that name; only the driver's own is wrapped. */
+static bool is_of_cuda(const char *path)
+{
+    return is_file(path, "libcuda.so") || is_file(path, CUDA_BEHIND);
+}
+
+static bool is_of_nvml(const char *path)
+{
+    return is_file(path, "libnvidia-ml.so") || is_file(path, NVML_BEHIND);
+}
+
+/* Some other library may have a function of that name; only the driver's own is wrapped. What stands
+ * in the driver's place has all that is wrapped, the driver behind it perhaps not. */
 static void *hooked_dlsym(void *handle, const char *symbol)
 {
     void *found = driver_dlsym()(handle, symbol);
@@ -57,8 +68,7 @@ static void *hooked_dlsym(void *handle, const char *symbol)
     if (!found || hook_owns(found) || !dladdr(found, &where) || !where.dli_fname)
         return found;
     const char *path = where.dli_fname;
-    if (is_file(path, "libcuda.so") ? driver_load(path)
-                                    : is_file(path, "libnvidia-ml.so") && nvml_load(path))
+    if (is_of_cuda(path) ? driver_load(path) : is_of_nvml(path) && nvml_load(path))
         return hook_by_symbol(symbol);
     return found;
 }

@@ -15,14 +15,19 @@
 #include "fence.h"
 #include <time.h>
 
-enum { ATTEMPTS = 4, SHORTEST_WAIT_NS = 30000, WAIT_SPREAD_NS = 130000 };
+enum { ATTEMPTS = 4, SHORTEST_WAIT_NS = 30000, WAIT_SPREAD_NS = 130000, REMEMBERED = 4 };
 
-static __thread struct {
-    int slot; /* which is not among the others */
+/* Of the few cards that a thread works with: a library that a program opens while it runs has little
+ * room for variables of threads, and a program has that room once for all that it opens. */
+static __thread struct memory {
+    int16_t card;
+    int16_t slot; /* which is not among the others */
     uint64_t additions;
     uint64_t others_bytes;
     uint64_t total_bytes; /* when something was taken, if that is more than the peak; else 0 */
-} remembered[PARTAGE_CARDS];
+} remembered[REMEMBERED];
+
+_Static_assert(PARTAGE_SLOTS <= INT16_MAX, "a slot's number fits");
 
 static uint64_t sum(const uint64_t *used, uint32_t begin, uint32_t end)
 {
@@ -61,35 +66,57 @@ static void note_peak(int card, uint64_t total)
         ;
 }
 
-/* Within the peak too: the others may have less by now, and a peak is not noted by guess. */
-static bool fits_as_remembered(int card, int slot, uint64_t own_bytes)
+/* A program that tries sizes until one fits has not had those that the driver refused; and a sum of
+ * now may count what somebody else is about to be refused. So the peak is not above either. */
+APART static void note_taken(struct memory *memory)
 {
-    uint64_t most = own_bytes + remembered[card].others_bytes;
-    return remembered[card].slot == slot &&
-           remembered[card].additions ==
+    uint64_t now = sum_without(memory->card, -1), then = memory->total_bytes;
+    memory->total_bytes = 0;
+    note_peak(memory->card, now < then ? now : then);
+}
+
+static struct memory *memory_of(int card)
+{
+    struct memory *memory = &remembered[card % REMEMBERED];
+    if (unlikely(memory->card != card)) {
+        if (memory->total_bytes)
+            note_taken(memory);
+        *memory = (struct memory){.card = (int16_t)card, .slot = -1};
+    }
+    return memory;
+}
+
+/* Within the peak too: the others may have less by now, and a peak is not noted by guess. */
+static bool fits_as_remembered(const struct memory *memory, int card, int slot, uint64_t own_bytes)
+{
+    uint64_t most = own_bytes + memory->others_bytes;
+    return memory->slot == slot &&
+           memory->additions ==
                __atomic_load_n(&fence_region->additions[card], __ATOMIC_SEQ_CST) &&
            most <= quota_limit(card) &&
            most <= __atomic_load_n(&fence_region->card[card].peak_bytes, __ATOMIC_RELAXED);
 }
 
-static bool fits(int card, int slot, uint64_t own_bytes)
+static bool fits(struct memory *memory, int card, int slot, uint64_t own_bytes)
 {
-    remembered[card].slot = slot;
-    remembered[card].additions = quota_added(card);
-    remembered[card].others_bytes = sum_without(card, slot);
-    uint64_t total = own_bytes + remembered[card].others_bytes;
+    memory->slot = (int16_t)slot;
+    memory->additions = quota_added(card);
+    memory->others_bytes = sum_without(card, slot);
+    uint64_t total = own_bytes + memory->others_bytes;
     if (unlikely(total > quota_limit(card)))
         return false;
     bool higher = total > __atomic_load_n(&fence_region->card[card].peak_bytes, __ATOMIC_RELAXED);
-    remembered[card].total_bytes = higher ? total : 0;
+    memory->total_bytes = higher ? total : 0;
     return true;
 }
 
 static bool try_take(int card, int slot, uint64_t bytes)
 {
+    struct memory *memory = memory_of(card);
     uint64_t *mine = &fence_region->used_bytes[card][slot];
     uint64_t own_bytes = __atomic_add_fetch(mine, bytes, __ATOMIC_SEQ_CST);
-    if (likely(fits_as_remembered(card, slot, own_bytes)) || fits(card, slot, own_bytes))
+    if (likely(fits_as_remembered(memory, card, slot, own_bytes)) ||
+        fits(memory, card, slot, own_bytes))
         return true;
     __atomic_sub_fetch(mine, bytes, __ATOMIC_SEQ_CST);
     return false;
@@ -125,15 +152,11 @@ APART static bool take_after_others(int card, uint64_t bytes)
     return false;
 }
 
-/* A program that tries sizes until one fits has not had those that the driver refused; and a sum of
- * now may count what somebody else is about to be refused. So the peak is not above either. */
 void quota_taken(int card)
 {
-    if (likely(card < 0 || !remembered[card].total_bytes))
-        return;
-    uint64_t now = sum_without(card, -1), then = remembered[card].total_bytes;
-    remembered[card].total_bytes = 0;
-    note_peak(card, now < then ? now : then);
+    struct memory *memory = card < 0 ? NULL : &remembered[card % REMEMBERED];
+    if (unlikely(memory && memory->card == card && memory->total_bytes))
+        note_taken(memory);
 }
 
 bool quota_take(int card, uint64_t bytes)

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
+import stat
 import sys
 
 import msgspec
 import pytest
 
 from partage.core import errors
-from partage.fence import files, hook, layout, levels, library, limits, locks, roots, tenants
+from partage.fence import (
+    files,
+    hook,
+    layout,
+    levels,
+    library,
+    limits,
+    locks,
+    roots,
+    substitutes,
+    tenants,
+)
 from tests.fence import making
 
 JOB = levels.Subject(name="job")
@@ -34,24 +47,36 @@ def fence(root: roots.Root, preloaded: library.Library) -> hook.Hook:
 def test_a_process_gets_the_library_and_the_limits(
     fence: hook.Hook, root: roots.Root, preloaded: library.Library
 ) -> None:
-    """By two variables; and the limits are read back."""
+    """By three variables; and the limits are read back."""
     applied = fence.apply(JOB, making.share(1, 2))
 
     assert not preloaded.problem
+    folder = root.tenants / "job"
     assert applied.environment == {
-        "LD_PRELOAD": str(preloaded.path),
-        "PARTAGE_LIMITS": str(root.tenants / "job" / "limits"),
+        "LD_PRELOAD": str(folder / "lib" / library.NAME),
+        "LD_LIBRARY_PATH": str(folder / "lib"),
+        "PARTAGE_LIMITS": str(folder / "limits"),
     }
+    assert (folder / "lib" / library.NAME).samefile(preloaded.path)
     assert applied.limits == making.share(1, 2) == tenants.read(root, "job").limits
 
 
-def test_other_preloaded_libraries_stay(root: roots.Root, preloaded: library.Library) -> None:
-    """Ours is the first, and is there once."""
-    inherited = {"LD_PRELOAD": f"/lib/a.so:{preloaded.path} /lib/b.so"}
+def test_other_libraries_and_paths_stay(root: roots.Root, preloaded: library.Library) -> None:
+    """Ours is the first of each, and is preloaded once."""
+    inherited = {
+        "LD_PRELOAD": f"/lib/a.so:{preloaded.path} /lib/b.so",
+        "LD_LIBRARY_PATH": "/lib/c::/lib/d",
+    }
 
     applied = hook.Hook(root, preloaded, inherited).apply(JOB, making.share(1))
 
-    assert applied.environment["LD_PRELOAD"] == f"{preloaded.path} /lib/a.so /lib/b.so"
+    ours = root.tenants / "job" / "lib"
+    assert applied.environment["LD_PRELOAD"] == f"{ours / library.NAME} /lib/a.so /lib/b.so"
+    assert applied.environment["LD_LIBRARY_PATH"] == f"{ours}:/lib/c:/lib/d"
+    assert substitutes.without(inherited | applied.environment) == {
+        "LD_PRELOAD": "/lib/a.so /lib/b.so",
+        "LD_LIBRARY_PATH": "/lib/c:/lib/d",
+    }
 
 
 def test_once_more_is_no_harm(fence: hook.Hook, root: roots.Root) -> None:
@@ -140,13 +165,65 @@ def test_a_library_for_another_machine_is_told(
     assert "wheel for this machine" in found.remedy
 
 
-def test_a_library_that_cannot_be_named_is_told(preloaded: library.Library) -> None:
-    """LD_PRELOAD separates by blanks and colons, and knows no quotes."""
-    folder = preloaded.path.parent / "a folder"
+@pytest.mark.parametrize("name", ["a folder", "a:folder", "a;folder", "$ORIGIN"])
+def test_a_library_anywhere_can_be_loaded(
+    root: roots.Root, preloaded: library.Library, name: str
+) -> None:
+    """The loader's lists know no quotes, so a path that no list can have is not named in one."""
+    folder = preloaded.path.parent / name
     folder.mkdir()
     preloaded.path.rename(folder / library.NAME)
 
-    assert "its name has a blank or a colon" in library.find(folder).problem
+    applied = hook.Hook(root, library.find(folder)).apply(JOB, making.share(1))
+
+    assert name not in applied.environment["LD_PRELOAD"]
+    assert pathlib.Path(applied.environment["LD_PRELOAD"]).samefile(folder / library.NAME)
+
+
+@pytest.mark.parametrize("name", ["a root", "a:root", "a;root", "a$root", "a\troot"])
+def test_a_root_that_no_list_can_name_is_reached_by_another_path(
+    tmp_path: pathlib.Path, preloaded: library.Library, name: str
+) -> None:
+    """Programs would start without their fence; and nothing is left of the path or the tenant."""
+    root = roots.prepare(tmp_path / name)
+    fence = hook.Hook(root, preloaded)
+
+    told = fence.apply(JOB, making.share(1)).environment
+
+    path = pathlib.Path(told["LD_PRELOAD"])
+    assert not set(" :;$\t") & set(str(path))
+    assert path.samefile(preloaded.path)
+    assert told["LD_LIBRARY_PATH"] == str(path.parent)
+    assert substitutes.without(told) == {}
+    fence.release(JOB, making.share(1))
+    assert not os.path.lexists(path.parent)
+    assert tenants.names(root) == []
+
+
+def test_nobody_else_can_write_where_libraries_are_loaded_from(
+    fence: hook.Hook, root: roots.Root
+) -> None:
+    """Whatever the umask; and the folder goes with the tenant."""
+    before = os.umask(0)
+    try:
+        fence.apply(JOB, making.share(1))
+    finally:
+        os.umask(before)
+
+    folder = root.tenants / "job" / "lib"
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o755
+    fence.release(JOB, making.share(1))
+    assert not folder.exists()
+
+
+def test_a_tenant_without_libraries_is_not_started_without_its_fence(
+    fence: hook.Hook, root: roots.Root
+) -> None:
+    """One of a version that had no such folder."""
+    tenants.create(root, "job", making.share(1))
+
+    with pytest.raises(errors.FenceError, match="has no library to load"):
+        fence.apply(JOB, making.share(1))
 
 
 def test_a_short_file_is_no_library(tmp_path: pathlib.Path) -> None:

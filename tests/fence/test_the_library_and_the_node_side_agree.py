@@ -75,7 +75,7 @@ print(uuid.UUID(bytes=bytes(raw)))
 @pytest.fixture
 def start(machine: dict[str, str], root: roots.Root, asked: limits.Limits) -> Iterator[Start]:
     """Start a program behind the fence."""
-    environment = machine | hook.Hook(root).apply(JOB, asked).environment
+    environment = machine | hook.Hook(root, inherited=machine).apply(JOB, asked).environment
     with contextlib.ExitStack() as running:
 
         def start() -> Client:

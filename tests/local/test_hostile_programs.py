@@ -6,9 +6,13 @@ import sys
 
 import pytest
 
+from tests import simulated
 from tests.local import sites
 
-LEAVING = ("env", "-u", "LD_PRELOAD", "-u", "PARTAGE_LIMITS")  # as sudo does
+LEAVING = (  # as sudo does; of the loader's variables, the simulated driver needs one
+    *("env", "-u", "LD_PRELOAD", "-u", "PARTAGE_LIMITS"),
+    f"LD_LIBRARY_PATH={simulated.LIBRARIES}",
+)
 
 
 @pytest.mark.parametrize(

@@ -233,6 +233,7 @@ def test_the_environment_is_the_callers_and_what_is_documented(site: Site) -> No
     uuid = found["CUDA_VISIBLE_DEVICES"]
     limits = pathlib.Path(added.pop("PARTAGE_LIMITS"))
     assert limits.is_relative_to(site.folder / "fence/tenants")
+    libraries = limits.parent / "lib"
     assert added == {
         "CUDA_VISIBLE_DEVICES": uuid,
         "NVIDIA_VISIBLE_DEVICES": uuid,
@@ -240,10 +241,10 @@ def test_the_environment_is_the_callers_and_what_is_documented(site: Site) -> No
         "PARTAGE_FENCE": "hook",
         "PARTAGE_MEMORY_BYTES": f"{uuid}={1024 * MIB}",
         "PARTAGE_COMPUTE_PERCENT": f"{uuid}=30",
-        "LD_PRELOAD": str(simulated.FENCE),
-        # These four are the simulated driver's, and not there with a real one.
+        "LD_PRELOAD": str(libraries / "libpartage.so"),
+        # What follows in this one, and the other three, are the simulated driver's.
+        "LD_LIBRARY_PATH": f"{libraries}:{simulated.LIBRARIES}",
         "PATH": f"{simulated.LIBRARIES}:{given['PATH']}",
-        "LD_LIBRARY_PATH": str(simulated.LIBRARIES),
         "SIMCUDA_CARDS": "2x16GiB",
         "SIMCUDA_STATE": str(site.folder / "machine"),
     }
@@ -264,7 +265,8 @@ def test_libraries_that_were_preloaded_stay(site: Site) -> None:
     """The fence comes first, and the caller's own after it."""
     other = str(simulated.LIBRARIES / "libnvidia-ml.so.1")
     found = _environment(_ran(site, "env", "-0", env={"LD_PRELOAD": other}))
-    assert found["LD_PRELOAD"] == f"{simulated.FENCE} {other}"
+    fence = pathlib.Path(found["PARTAGE_LIMITS"]).parent / "lib" / "libpartage.so"
+    assert found["LD_PRELOAD"] == f"{fence} {other}"
 
 
 def test_cards_are_named_by_uuid_each_once(site: Site) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from native import building, refreshing
-from partage.fence import limits, roots, tenants, usage
+from partage.fence import library, limits, originals, roots, substitutes, tenants, usage
 from tests import leaving_out
 
 MIB = 1 << 20
@@ -181,7 +181,8 @@ class Machine:
         on_failure = asked.pop("on_failure", limits.OnFailure.CLOSED)
         each = {"memory_bytes": GIB, "context_bytes": CONTEXT_BYTES, **asked}
         chosen = tuple(limits.CardLimits(uuid=self.uuids[card], **each) for card in cards)
-        tenants.create(self.root, name, limits.Limits(chosen, on_failure))
+        links = substitutes.links(library.find(), originals.find(self.environment))
+        tenants.create(self.root, name, limits.Limits(chosen, on_failure), links=links)
         return Tenant(self, name)
 
     def truth(self, card: int = 0) -> dict[int, int]:
@@ -203,8 +204,26 @@ class Tenant:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What puts a program behind the fence."""
+        """What puts a program behind the fence: preloaded."""
         return {"LD_PRELOAD": str(FENCE), "PARTAGE_LIMITS": str(self.folder / "limits")}
+
+    @property
+    def whole_environment(self) -> dict[str, str]:
+        """The same by both ways in, as the product has it: preloaded, and in the driver's place."""
+        found = tenants.read(self.machine.root, self.name)
+        inherited = self.machine.environment
+        return substitutes.environment(found.libraries, found.limits_path, inherited)
+
+    @property
+    def place_environment(self) -> dict[str, str]:
+        """The same in the driver's place alone."""
+        return {**self.whole_environment, "LD_PRELOAD": ""}
+
+    @property
+    def environments(self) -> dict[str, dict[str, str]]:
+        """All ways in, by their names."""
+        place, both = self.place_environment, self.whole_environment
+        return {"preload": self.environment, "place": place, "both": both}
 
     def start(self, **changes: str) -> Process:
         """Start a program behind the fence."""

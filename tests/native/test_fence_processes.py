@@ -58,12 +58,13 @@ def test_a_process_that_forks_before_it_begins_has_children_of_their_own(
     assert tenant.counted() == {process.pid: CONTEXT_BYTES + 300 * MIB}
 
 
+@pytest.mark.parametrize("way", ["preload", "both"])
 def test_a_fork_during_the_first_lookup_leaves_no_child_waiting(
-    machine: fenced.Machine, tenant: fenced.Tenant, tmp_path: Path
+    machine: fenced.Machine, tenant: fenced.Tenant, tmp_path: Path, way: str
 ) -> None:
     """The thread that was looking is not there in the child, and must not have left a lock."""
     forker = fenced.compiled(tmp_path / "forker", "forker.c", "-pthread")
-    ran = machine.run(forker, "1500", environment=tenant.environment)
+    ran = machine.run(forker, "1500", environment=tenant.environments[way])
     assert (ran.returncode, ran.stdout) == (0, "1500\n")
 
 

@@ -24,7 +24,7 @@ MOST = 256 * MIB
 
 
 class Crowd:
-    """Processes of one tenant, of which one is replaced now and then."""
+    """Processes of one tenant, by every way in; one is replaced now and then."""
 
     def __init__(self, tenant: fenced.Tenant, folder: Path, chance: random.Random) -> None:
         self.tenant, self.chance = tenant, chance
@@ -38,17 +38,21 @@ class Crowd:
     def start_quick(self) -> fenced.Process:
         """One that allocates and frees as fast as C can."""
         command = [str(self.racer), str(MOST // MIB)]
-        process = self.tenant.machine.run_in_background(command, self.tenant.environment)
+        process = self.tenant.machine.run_in_background(command, self.entered())
         self.pids.add(process.pid)
         return process
 
     def start_varied(self) -> fenced.Process:
         """One that uses every way there is."""
-        process = self.tenant.start()
+        process = self.tenant.machine.start(self.entered())
         process.tell("context()")
         process.tell(f"soak({process.pid}, {MOST}, {str(self.tally)!r})")
         self.pids.add(process.pid)
         return process
+
+    def entered(self) -> dict[str, str]:
+        """What puts the next one behind the fence."""
+        return self.chance.choice(list(self.tenant.environments.values()))
 
     def replace_one(self) -> None:
         """Kill one, whatever it is doing, and start another.

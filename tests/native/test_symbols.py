@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from native import building, elf, symbols
+from native import building, elf, refreshing, symbols
 
 
 @pytest.fixture
@@ -77,6 +77,20 @@ def test_other_libraries_are_caught(
 
     assert symbols.main([str(file)]) == 1
     assert "needs libstdc++.so.6" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", building.DRIVER)
+def test_what_stands_in_the_drivers_place_may_need_what_is_behind_it(
+    tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is for that; the fence itself, which is preloaded everywhere, may not."""
+    built = refreshing.LIB / "substitute" / name
+    fence = tmp_path / building.FENCE
+    fence.write_bytes(built.read_bytes())
+
+    assert symbols.main([str(built)]) == 0
+    assert symbols.main([str(fence)]) == 1
+    assert f"needs {building.DRIVER[name][1]}, which an image may lack" in capsys.readouterr().err
 
 
 def test_this_machines_own_build_is_no_release(tmp_path: Path) -> None:

@@ -18,7 +18,11 @@ ROOT = building.HERE.parent
 THIS_MACHINE = sysconfig.get_platform().replace("-", "_")
 LIBRARIES = {
     "partage/lib/libpartage.so",
+    "partage/lib/substitute/libcuda.so.1",
+    "partage/lib/substitute/libnvidia-ml.so.1",
+    "partage/lib/simulated/libcuda.so",
     "partage/lib/simulated/libcuda.so.1",
+    "partage/lib/simulated/libnvidia-ml.so",
     "partage/lib/simulated/libnvidia-ml.so.1",
     "partage/lib/simulated/nvidia-smi",
     "partage/lib/simulated/simsmi",

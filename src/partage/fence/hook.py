@@ -9,9 +9,10 @@ kernel driver by itself, never meets the library.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from partage.core import errors
-from partage.fence import levels, library, limits, roots, tenants
+from partage.fence import levels, library, limits, originals, roots, substitutes, tenants
 
 LEVEL = levels.Level.HOOK
 
@@ -27,7 +28,7 @@ class Hook:
     ) -> None:
         self._root = root
         self._library = preloaded or library.find()
-        self._inherited = inherited or {}
+        self._inherited = inherited or {}  # of the processes: the rest of what they will have
 
     @property
     def level(self) -> levels.Level:
@@ -38,7 +39,9 @@ class Hook:
         if subject.name in tenants.names(self._root):
             return self.change(subject, asked)
         library.check(self._library)
-        tenants.create(self._root, subject.name, asked, uid=subject.uid, gid=subject.gid)
+        tenants.create(
+            self._root, subject.name, asked, uid=subject.uid, gid=subject.gid, links=self._links()
+        )
         try:
             return self._applied(subject, asked)
         except errors.FenceError:
@@ -59,5 +62,19 @@ class Hook:
         tenant = tenants.read(self._root, subject.name)
         if tenant.limits != asked:
             raise levels.unmet(LEVEL, subject.name, asked, tenant.limits)
-        environment = library.environment(self._library, tenant.limits_path, self._inherited)
+        environment = self._environment(tenant)
         return levels.Applied(level=LEVEL, limits=tenant.limits, environment=environment)
+
+    def _links(self) -> dict[str, Path]:
+        if self._root.reach is roots.Reach.CONTAINERS:
+            return {}  # what they have is mounted
+        return substitutes.links(self._library, originals.find(self._inherited))
+
+    def _environment(self, tenant: tenants.Tenant) -> dict[str, str]:
+        if self._root.reach is roots.Reach.CONTAINERS:
+            return {}
+        if not (tenant.libraries / library.NAME).is_file():  # of a version that had no such folder
+            raise errors.FenceError(
+                f"tenant {tenant.name} has no library to load", instead="remove it, and start anew"
+            )
+        return substitutes.environment(tenant.libraries, tenant.limits_path, self._inherited)

@@ -1,4 +1,4 @@
-"""The hook's library: where it is, whether this machine can load it, and how a process gets it.
+"""The hook's library: where it is, and whether this machine can load it.
 
 ``libpartage.so`` is part of the package, in ``partage/lib``. A checkout has it after
 ``python -m native``, a wheel brings it along.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import os
 import struct
-from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -55,14 +54,14 @@ def check(library: Library) -> None:
         raise errors.FenceError(library.problem, instead=library.remedy)
 
 
-def environment(
-    library: Library, limits_path: Path, inherited: Mapping[str, str]
-) -> dict[str, str]:
-    """What a process of a tenant needs to be fenced; other preloaded libraries stay."""
-    check(library)
-    others = inherited.get("LD_PRELOAD", "").replace(":", " ").split()
-    preload = [str(library.path), *(other for other in others if other != str(library.path))]
-    return {"LD_PRELOAD": " ".join(preload), "PARTAGE_LIMITS": str(limits_path)}
+def fits(path: Path) -> bool:
+    """Whether there is a library that programs of this machine can load."""
+    try:
+        with path.open("rb") as file:
+            header = file.read(_HEADER.size)
+    except OSError:
+        return False
+    return _judged(path, header, _own()) == ("", "")
 
 
 @functools.cache
@@ -74,10 +73,6 @@ def _own() -> bytes:
 
 def _judged(path: Path, header: bytes, own: bytes) -> tuple[str, str]:
     remedy = "install the wheel for this machine, or run `python -m native` in a checkout"
-    if any(sign in str(path) for sign in " :\t\n"):
-        return f"{path} cannot be preloaded: its name has a blank or a colon", (
-            "install Partage in a folder without either"
-        )
     if len(header) < _HEADER.size or header[:4] != _ELF:
         return f"{path} is no library", remedy
     _, width, order, kind, machine = _HEADER.unpack(header)

@@ -1,8 +1,9 @@
 """Tenants: made, found, changed and removed on disk.
 
 A tenant is a folder under a root (:mod:`partage.fence.roots`) with its limits, its region, and
-links to the seats at its cards. It is made in one step and removed in one step, whoever is killed
-meanwhile; two makers never give the same seat away twice.
+links to the seats at its cards and to the libraries that its programs load. It is made in one step
+and removed in one step, whoever is killed meanwhile; two makers never give the same seat away
+twice.
 
 Limits change while the tenant runs: each is a word in a file that its processes have mapped, and
 they see the new value at their next allocation or launch. This module does not start anything, and
@@ -13,14 +14,17 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import msgspec
 
 from partage.core import errors
-from partage.fence import files, layout, limits, locks, records, roots, seats
+from partage.fence import aliases, files, layout, limits, locks, records, roots, seats, substitutes
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_NO_LINKS: Mapping[str, Path] = MappingProxyType({})
 
 
 class Tenant(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,6 +45,11 @@ class Tenant(msgspec.Struct, frozen=True, kw_only=True):
         """Where its processes keep account."""
         return self.folder / "region"
 
+    @property
+    def libraries(self) -> Path:
+        """The folder of the libraries that its processes load, where they are no containers."""
+        return self.folder / substitutes.FOLDER
+
 
 def create(
     root: roots.Root,
@@ -49,8 +58,12 @@ def create(
     *,
     uid: int | None = None,
     gid: int | None = None,
+    links: Mapping[str, Path] = _NO_LINKS,
 ) -> Tenant:
-    """Make a tenant whose processes run as this user (by default, as the one who makes it)."""
+    """Make a tenant whose processes run as this user (by default, as the one who makes it).
+
+    They load their libraries through ``links``, a folder of the tenant's.
+    """
     folder = _folder(root, name)
     owner = root.owner
     user = (owner[0] if uid is None else uid, owner[1] if gid is None else gid)
@@ -63,6 +76,7 @@ def create(
         root.scratch.mkdir(mode=0o700)
         taken = tuple(_take_seat(root, card.uuid, *user) for card in asked.cards)
         _write(root, asked, taken, *user)
+        _link(root, links)
         files.settle_folder(root.scratch, root.folder_mode, root.owner)
         root.scratch.rename(folder)
     return Tenant(name=name, folder=folder, limits=asked, seats=taken)
@@ -133,6 +147,7 @@ def remove(root: roots.Root, name: str, *, force: bool = False) -> None:
             raise errors.FenceError(
                 f"{running} processes of tenant {name} still use CUDA", instead="end them first"
             )
+        aliases.forget(folder / substitutes.FOLDER)
         folder.rename(root.scratch)  # which goes with the lock
         _leave_seats(root, root.scratch)
 
@@ -199,6 +214,17 @@ def _write(
     files.write(root.scratch / "limits", records.new(asked, taken), mode=0o644)
     region = files.blank(layout.Region)
     files.write(root.scratch / "region", region, mode=root.region_mode, owner=(uid, gid))
+
+
+def _link(root: roots.Root, links: Mapping[str, Path]) -> None:
+    """Fill its folder of libraries, if there is to be one; nobody else may write there."""
+    if not links:
+        return
+    folder = root.scratch / substitutes.FOLDER
+    folder.mkdir(mode=0o700)
+    for name, target in links.items():
+        (folder / name).symlink_to(target)
+    files.settle_folder(folder, 0o755, root.owner)
 
 
 def _value(name: str, folder: Path, raw: layout.Limits) -> Tenant:

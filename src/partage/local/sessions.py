@@ -11,7 +11,7 @@ import msgspec
 
 from partage.core import errors
 from partage.devices import nvml
-from partage.fence import library
+from partage.fence import substitutes
 from partage.local import ledger, places, simulating
 
 LIMITS = "PARTAGE_LIMITS"  # whoever has it runs behind a fence
@@ -74,8 +74,4 @@ def unfence(environ: Mapping[str, str]) -> None:
     """Start anew without the fence, if this is a command in a program that has one."""
     if not fenced(environ):
         return
-    ours = str(library.find().path)
-    preload = environ.get("LD_PRELOAD", "").replace(":", " ").split()
-    rest = " ".join(path for path in preload if path != ours)
-    plain = {k: v for k, v in environ.items() if k not in (LIMITS, "LD_PRELOAD")}
-    os.execve(sys.executable, sys.orig_argv, plain | ({"LD_PRELOAD": rest} if rest else {}))
+    os.execve(sys.executable, sys.orig_argv, substitutes.without(environ))
