@@ -148,6 +148,7 @@ def _client() -> bytes:
             *(f"-isystem{folder}" for folder in building.headers()),
             f"-L{SIMULATED}",
             "-l:libcuda.so.1",
+            "-ldl",
         )
         return made.read_bytes()
 

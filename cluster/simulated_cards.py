@@ -94,13 +94,15 @@ class Cards:
 
     def _mounts(self) -> list[dict[str, Any]]:
         system = Path(images.libraries_folder())
-        read_only = {
-            LIBRARIES / "libcuda.so.1": system / "libcuda.so.1",
-            LIBRARIES / "libnvidia-ml.so.1": system / "libnvidia-ml.so.1",
-            LIBRARIES / "simsmi": Path("/usr/bin/nvidia-smi"),
-            self._config: _INSIDE / "config",
-        }
-        mounts = [_mount(source, target, "ro") for source, target in read_only.items()]
+        read_only = [  # nvidia-ctk makes links of the second names, by a hook
+            (LIBRARIES / "libcuda.so.1", system / "libcuda.so.1"),
+            (LIBRARIES / "libcuda.so.1", system / "libcuda.so"),
+            (LIBRARIES / "libnvidia-ml.so.1", system / "libnvidia-ml.so.1"),
+            (LIBRARIES / "libnvidia-ml.so.1", system / "libnvidia-ml.so"),
+            (LIBRARIES / "simsmi", Path("/usr/bin/nvidia-smi")),
+            (self._config, _INSIDE / "config"),
+        ]
+        mounts = [_mount(source, target, "ro") for source, target in read_only]
         return [*mounts, _mount(self._state, _INSIDE / "state", "rw")]
 
 

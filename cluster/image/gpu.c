@@ -4,11 +4,14 @@
  *   gpu info          the cards it sees, one in a line: UUID, free MiB, total MiB
  *   gpu try MIB       allocate, say how it went, end
  *   gpu hold MIB      allocate, say how it went, keep it until killed
+ *   gpu apart MIB FILE  try, with what the libc's own dlsym finds in a driver, past any preloaded one
  *   gpu spin SECONDS  launch kernels of a millisecond for so long, and say how many ended
  *
  * What went wrong is said by CUDA's name for it, on stdout, and the exit code is 1.
  */
+#define _GNU_SOURCE
 #include <cuda.h>
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,6 +70,31 @@ static void take(const char *mib)
     fflush(stdout);
 }
 
+static void *found(void *driver, const char *name)
+{
+    void *(*find)(void *, const char *) = dlvsym(RTLD_DEFAULT, "dlsym", "GLIBC_2.34");
+    if (!find)
+        find = dlvsym(RTLD_DEFAULT, "dlsym", "GLIBC_2.2.5");
+    void *function = driver ? find(driver, name) : NULL;
+    return function ? function : (puts(dlerror()), exit(1), NULL);
+}
+
+static void take_apart(const char *mib, const char *file)
+{
+    void *driver = dlopen(file, RTLD_NOW);
+    CUresult (*init)(unsigned) = found(driver, "cuInit");
+    CUresult (*retain)(CUcontext *, CUdevice) = found(driver, "cuDevicePrimaryCtxRetain");
+    CUresult (*set)(CUcontext) = found(driver, "cuCtxSetCurrent");
+    CUresult (*allocate)(CUdeviceptr *, size_t) = found(driver, "cuMemAlloc_v2");
+    CUcontext context;
+    CUdeviceptr memory;
+    require(init(0));
+    require(retain(&context, 0));
+    require(set(context));
+    require(allocate(&memory, strtoull(mib, 0, 10) * MIB));
+    puts("held");
+}
+
 static double now_s(void)
 {
     struct timespec now;
@@ -102,6 +130,8 @@ int main(int count, char **words)
         info();
     else if (!strcmp(what, "try"))
         take(how_much);
+    else if (!strcmp(what, "apart"))
+        take_apart(how_much, count > 3 ? words[3] : "libcuda.so.1");
     else if (!strcmp(what, "spin"))
         spin(strtod(how_much, 0));
     else if (!strcmp(what, "hold")) {
@@ -109,7 +139,7 @@ int main(int count, char **words)
         for (;;)
             pause();
     } else {
-        fprintf(stderr, "usage: gpu info | try MIB | hold MIB | spin SECONDS\n");
+        fprintf(stderr, "usage: gpu info | try MIB | hold MIB | apart MIB FILE | spin SECONDS\n");
         return 2;
     }
     return 0;

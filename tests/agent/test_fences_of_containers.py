@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +14,7 @@ import pytest
 
 from partage.agent import cdi, fencing
 from partage.core import demands, errors, grants
-from partage.fence import levels, library, limits, roots, tenants
+from partage.fence import levels, library, limits, roots, substitutes, tenants
 from tests.agent import making
 from tests.native import fenced
 
@@ -228,6 +229,16 @@ class TestInstalling:
         assert sorted(path.name for path in folder.iterdir()) == sorted(
             [first.path.name, second.path.name, "ld.so.preload", "around"]
         )
+
+    def test_what_stands_in_the_drivers_place_is_put_beside_it(self, tmp_path: Path) -> None:
+        """Under names that carry their checksums, too, and for any user to load."""
+        fencing.installed(library.find(), tmp_path)
+        for name, path in fencing.substituted(library.find(), tmp_path).items():
+            ours = substitutes.find(library.find())[name]
+            assert path.read_bytes() == ours.read_bytes()
+            assert path.stat().st_mode & 0o777 == 0o644
+            assert re.fullmatch(rf"{name.split('.')[0]}-[0-9a-f]{{16}}\.so\.1", path.name)
+        assert fencing.substituted(library.Library(tmp_path / "none.so"), tmp_path) == {}
 
     def test_a_damaged_copy_is_put_right(self, tmp_path: Path) -> None:
         """As a full disk leaves it."""

@@ -1,7 +1,8 @@
 """Fencing: the fence around one container, and what has to be in the container for it.
 
-The fence ``hook`` is files: the library, the loader's list that names it, the tenant's limits,
-which are read-only, its region, and its seats at its cards. All of them are bind mounts, made by
+The fence ``hook`` is files: the library, the loader's list that names it, what stands in the
+driver's place (:mod:`partage.agent.driver_place`), the tenant's limits, which are read-only, its
+region, and its seats at its cards. All of them are bind mounts, made by
 the container runtime from the specification, so that what the container's image or its author put
 in those places lies below. The folder around them is one as well: root in a container can rename
 folders of its own, with all that is mounted in them, but not what is itself mounted. Nothing
@@ -23,7 +24,7 @@ from pathlib import Path
 
 import msgspec
 
-from partage.agent import cdi
+from partage.agent import cdi, driver_place
 from partage.core import errors, grants
 from partage.fence import (
     advisory,
@@ -32,8 +33,10 @@ from partage.fence import (
     levels,
     library,
     limits,
+    originals,
     roots,
     seats,
+    substitutes,
     tenants,
     trimming,
     usage,
@@ -64,6 +67,7 @@ class Fences:
         self._root = root
         self._folder = folder  # for the library, where containers can reach it
         self._library = installed(library.find(), folder)
+        self._substitutes = {} if self._library.problem else substituted(library.find(), folder)
         self._hook = hook.Hook(root, self._library)
         self._probes = (
             levels.Probe(Level.DRIVER, available=False, reason=_NOT_YET),
@@ -122,6 +126,11 @@ class Fences:
             return Put(str(level), self._edits(name), name)
         told = advisory.Advisory().apply(subject, asked).environment
         return Put(str(level), cdi.Edits(env=tuple(f"{k}={v}" for k, v in told.items())))
+
+    def around(self, edits: cdi.Edits, put: Put) -> cdi.Edits:
+        """All that is done to a container: its edits, its fence, and that in the driver's place."""
+        whole = edits + put.edits
+        return driver_place.taken(whole, self._substitutes, _INSIDE) if put.tenant else whole
 
     def take_down(self, name: str) -> bool:
         """Remove the fence of a container that is gone; False if a process of it still lives."""
@@ -193,7 +202,6 @@ def installed(found: library.Library, folder: Path) -> library.Library:
     if found.problem:
         return found
     try:
-        content = found.path.read_bytes()
         folder.mkdir(mode=0o755, parents=True, exist_ok=True)
         if os.statvfs(folder).f_flag & os.ST_NOEXEC:
             return library.Library(
@@ -202,9 +210,8 @@ def installed(found: library.Library, folder: Path) -> library.Library:
                 "name another folder with --library-folder",
             )
         _make_around(folder / "around" / "fence")
-        placed = folder / f"libpartage-{hashlib.sha256(content).hexdigest()[:16]}.so"
         _place(folder / "ld.so.preload", f"{_INSIDE}/{library.NAME}\n".encode())
-        _place(placed, content)
+        placed = _copied(found.path, folder)
     except OSError as error:
         return library.Library(
             found.path,
@@ -212,6 +219,24 @@ def installed(found: library.Library, folder: Path) -> library.Library:
             "name a folder that the agent may write to with --library-folder",
         )
     return library.Library(placed)
+
+
+def substituted(found: library.Library, folder: Path) -> dict[str, Path]:
+    """What stands in the driver's place, in the same folder; without it the preload is all."""
+    try:
+        return {name: _copied(path, folder) for name, path in substitutes.find(found).items()}
+    except OSError as error:
+        log.warning("nothing stands in the driver's place: %s", error)
+        return {}
+
+
+def _copied(path: Path, folder: Path) -> Path:
+    """A library in the folder, by a name that no other content has."""
+    content = path.read_bytes()
+    stem, _, rest = path.name.partition(".")
+    placed = folder / f"{stem}-{hashlib.sha256(content).hexdigest()[:16]}.{rest}"
+    _place(placed, content)
+    return placed
 
 
 def _make_around(fence: Path) -> None:
@@ -224,7 +249,7 @@ def _make_around(fence: Path) -> None:
     for folder in (fence.parent, fence, *seats_at):
         folder.mkdir(exist_ok=True)
         folder.chmod(0o755)
-    for name in ("limits", "region", library.NAME):
+    for name in ("limits", "region", library.NAME, *originals.BEHIND.values()):
         (fence / name).touch()
         (fence / name).chmod(0o644)
 

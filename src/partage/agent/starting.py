@@ -136,7 +136,9 @@ class Starter:
         leading = any(self._leading(pod, each, resource) for each in claim.containers)
         with self._counted(name, _started(grant, container, fencing.Put(""), resource, name)):
             put = await asyncio.to_thread(self._put, pod, container, claim.containers)
-            edits = await asyncio.to_thread(self._edits, pod, grant, container) + put.edits
+            edits = self._fences.around(
+                await asyncio.to_thread(self._edits, pod, grant, container), put
+            )
             if not leading:
                 edits = msgspec.structs.replace(edits, hooks=())
             started = _started(grant, container, put, resource, name)

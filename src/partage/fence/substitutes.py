@@ -27,13 +27,19 @@ from partage.fence import aliases, library, originals
 FOLDER = "lib"  # of a tenant
 
 
+def find(found: library.Library) -> dict[str, Path]:
+    """Ours, by the name of what they stand for, of the installation that a library is of."""
+    folder = found.path.parent / "substitute"
+    return {name: folder / name for name in originals.BEHIND if (folder / name).exists()}
+
+
 def links(found: library.Library, drivers: Mapping[str, Path]) -> dict[str, Path]:
     """What is in such a folder, and where it leads; without a driver it is the fence alone."""
     made = {library.NAME: found.path}
-    for name, driver in drivers.items():
-        ours = found.path.parent / "substitute" / name
-        if ours.exists():
-            made |= {name: ours, name.removesuffix(".1"): ours, originals.BEHIND[name]: driver}
+    for name, ours in find(found).items():
+        if name in drivers:
+            behind = originals.BEHIND[name]
+            made |= {name: ours, name.removesuffix(".1"): ours, behind: drivers[name]}
     return made
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cluster import api, objects
+from cluster import api, images, objects
 from tests.cluster import making
 from tests.cluster.agents.site import Site
 
@@ -48,6 +48,23 @@ def test_the_environment_and_children(site: Site, before: tuple[str, ...]) -> No
     _run(site, "tenant", objects.container(limits=SHARE))
     assert _try(site, "tenant", *before) == REFUSED
     assert site.said("tenant", *before, "gpu", "try", "1000") == "held\n"
+
+
+@pytest.mark.parametrize("file", ["libcuda.so.1", "libcuda.so", "by its path"])
+def test_a_lookup_past_what_is_preloaded(site: Site, file: str) -> None:
+    """The libc's own dlsym is in nobody's way, and ours is in the driver's place."""
+    _run(site, "tenant", objects.container(limits=SHARE))
+    name = f"{images.libraries_folder()}/libcuda.so.1" if file == "by its path" else file
+    done = site.exec("tenant", "gpu", "apart", TOO_MUCH, name)
+    assert (done.returncode, done.stdout) == REFUSED
+    assert site.said("tenant", "gpu", "apart", "1000", name) == "held\n"
+
+
+def test_who_has_a_card_alone_has_the_driver_itself(site: Site) -> None:
+    """Nothing of ours is in its place."""
+    _run(site, "alone", objects.container(limits={"nvidia.com/gpu": 1}))
+    assert site.said("alone", "gpu", "apart", "15000", "libcuda.so.1") == "held\n"
+    assert site.exec("alone", "ls", "/etc/partage").returncode != 0
 
 
 def test_variables_in_the_pods_own_manifest(site: Site) -> None:
