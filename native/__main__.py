@@ -1,4 +1,4 @@
-"""`python -m native [--out DIR] [fence|simcuda]`: build what changed, and say so in a line each."""
+"""`python -m native [--out DIR] [PART]`: build what changed, and say so in a line each."""
 
 import argparse
 import sys

@@ -45,12 +45,15 @@ CLIENTS = {
 }
 SEQUENCES = ("cudaMalloc", "cudaMallocAsync", "expandable segments", "NCCL", "torch.cuda.graph")
 
-# How a client runs: without a fence, with a quota of memory, and with one of time as well.
+# How a client runs: without a fence, with a quota of memory by one way in or the other, and by both
+# with one of time as well.
 QUOTAS: dict[str, dict[str, Any] | None] = {
     "direct": None,
     "fenced": {},
+    "fenced in the driver's place": {},
     "fenced and paced": {"mode": limits.Mode.FIXED, "share_millionths": 300_000},
 }
+WAYS_IN = {"fenced in the driver's place": "place", "fenced and paced": "both"}
 
 
 @pytest.fixture(scope="module")
@@ -70,9 +73,12 @@ def python(name: str) -> list[str]:
     return [sys.executable, "-m", f"tests.native.clients.{name}"]
 
 
-def start(machine: fenced.Machine, tenant: fenced.Tenant | None, *command: str) -> fenced.Process:
+def start(
+    machine: fenced.Machine, tenant: fenced.Tenant | None, *command: str, way: str = ""
+) -> fenced.Process:
     """Start a client, behind the fence if it is a tenant's."""
-    environment = {"PYTHONPATH": str(ROOT), **(tenant.environment if tenant else {})}
+    fence = tenant.environments[WAYS_IN.get(way, "preload")] if tenant else {}
+    environment = {"PYTHONPATH": str(ROOT), **fence}
     return machine.run_in_background(list(command), environment)
 
 
@@ -104,7 +110,7 @@ def test_a_client_works_within_its_share(
         leaving_out.leave_out(name, "it is not installed")
     command = python(client.program) if client.package else [str(folder / client.program)]
     sizes = str(FITS_MIB), str(card_bytes // MIB + 1)
-    process = start(machine, tenant, *command, *sizes)
+    process = start(machine, tenant, *command, *sizes, way=way)
 
     report = process.heard()
     assert (report["name"], report["total"]) == ("Simulated GPU", card_bytes)
@@ -163,7 +169,7 @@ def test_what_users_of_the_runtime_do_works_within_their_share(
     quota = QUOTAS[way]
     tenant = None if quota is None else machine.tenant(**quota)
     room = (16 * GIB if tenant is None else GIB) - CONTEXT_BYTES
-    process = start(machine, tenant, str(folder / "sim_replays"), sequence)
+    process = start(machine, tenant, str(folder / "sim_replays"), sequence, way=way)
     assert process.heard() == room // STEP * STEP
     ends_without_a_trace(machine, tenant, process)
 

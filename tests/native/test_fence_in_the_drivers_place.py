@@ -130,15 +130,31 @@ def test_every_function_of_the_driver_is_found(
     assert found == {each: name if each in wrapped else behind for each in names}
 
 
+def test_each_jump_leads_to_the_wrapper_of_its_name(machine: fenced.Machine) -> None:
+    """The table is in the order in which the jumps were counted."""
+    names = generating.wrapped()
+    program = machine.start()
+    program(WHERE)
+    program(f"fence = ctypes.CDLL({str(FENCE)!r})")
+    program(f"table = (ctypes.c_void_p * {len(names)}).in_dll(fence, {generating.table()!r})")
+    assert program("[named(pointer) for pointer in table]") == names
+
+
 WHERE = """
 class Info(ctypes.Structure):
     _fields_ = [(n, ctypes.c_char_p) for n in ("path", "base", "name", "address")]
 
-def where(name, function):
+def told(pointer):
     info = Info()
-    pointer = ctypes.cast(library(name)[function], ctypes.c_void_p)
-    ctypes.CDLL(None).dladdr(pointer, byref(info))
-    return info.path.decode().rpartition("/")[2]
+    ctypes.CDLL(None).dladdr(ctypes.c_void_p(pointer), byref(info))
+    return info
+
+def where(name, function):
+    pointer = ctypes.cast(library(name)[function], ctypes.c_void_p).value
+    return told(pointer).path.decode().rpartition("/")[2]
+
+def named(pointer):
+    return told(pointer).name.decode()
 """
 
 
