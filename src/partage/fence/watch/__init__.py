@@ -1,0 +1,5 @@
+"""The watch: what the driver says that processes hold, beside what their fences count.
+
+facts      what is known at one moment: a sample
+judgement  pure: from samples to findings, confirmed over time
+"""
