@@ -117,6 +117,32 @@ with nvml.Nvml() as driver:
     }
 
 
+def test_a_card_is_told_with_all_who_hold_something_of_it(machine: dict[str, str]) -> None:
+    """All that is in use, and by which process; nothing is in use on the other card."""
+    script = """
+import msgspec
+from partage.devices import nvml
+with nvml.Nvml() as driver:
+    found = [driver.occupancy(device.uuid) for device in driver.devices()]
+print(msgspec.json.encode(found).decode())
+"""
+    with subprocess.Popen(
+        [sys.executable, "-I", str(CLIENT)],
+        env=machine,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as client:
+        assert client.stdout is not None
+        assert client.stdout.readline() == b"ready\n"
+        told = simulated.python(script, environment=machine)
+        client.kill()
+    one, other = msgspec.json.decode(told, type=list[dict[str, object]])
+
+    assert one["used_bytes"] == 300 * MIB
+    assert one["processes"] == [{"pid": client.pid, "used_bytes": 300 * MIB}]
+    assert (other["used_bytes"], other["processes"]) == (0, [])
+
+
 def card_links(machine: dict[str, str]) -> list[dict[int, int]]:
     """What each card tells decisions of its links, by the others' index."""
     script = """

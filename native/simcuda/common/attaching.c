@@ -16,6 +16,7 @@
 
 #include "common/cgroups.h"
 #include "common/files.h"
+#include "common/pids.h"
 #include "common/queue.h"
 
 static enum attaching complain(enum attaching failure, const char *what, const char *which)
@@ -95,7 +96,7 @@ static void take_slot(struct attachment *here)
     cgroups_of_process(machine->slots[slot].cgroups);
     for (uint32_t card = 0; card < machine->facts.card_count; card++)
         machine->cards[card].shares[slot] = (struct share){0};
-    machine->slots[slot].pid = getpid();
+    pid_tell(&machine->slots[slot]);
     if (machine->slots_used <= slot)
         machine->slots_used = slot + 1;
 }

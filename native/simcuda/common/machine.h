@@ -16,7 +16,7 @@
 #include "common/settings.h"
 
 #define MACHINE_MAGIC 0x43544d4953ull
-#define MACHINE_VERSION 3
+#define MACHINE_VERSION 4
 #define SLOTS 512
 #define RUNS 8192
 #define GAPS 4096
@@ -72,7 +72,8 @@ struct card {
 
 /* A process; its place never moves. Clean (pid 0) before it is given to another one. */
 struct slot {
-    pid_t pid;
+    pid_t pid;                             /* in its own pid namespace; see pids.h */
+    uint64_t pid_namespace, started_ticks; /* by which others find it */
     uint64_t cgroups[CGROUP_DEPTH]; /* its cgroup and those around it, by inode */
 };
 

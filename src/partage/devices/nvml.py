@@ -82,6 +82,14 @@ class Process(msgspec.Struct, frozen=True):
     used_bytes: int | None
 
 
+class Occupancy(msgspec.Struct, frozen=True):
+    """A card, with all that is in use there and who holds it, at about the same moment."""
+
+    uuid: str
+    used_bytes: int | None  # without what the driver keeps for itself, where it tells that apart
+    processes: tuple[Process, ...]
+
+
 class MemoryLimits(msgspec.Struct, frozen=True):
     """What a cgroup may use of a card, and does."""
 
@@ -145,6 +153,19 @@ class Nvml:
         if all(answer is None for answer in answers):  # ask once more, for the reason
             asking.asked(f"card {uuid}", pynvml.nvmlDeviceGetComputeRunningProcesses_v2, handle)
         return _merged(process for answer in answers for process in answer or ())
+
+    def occupancy(self, uuid: str) -> Occupancy:
+        """What is in use on a card, and by whom.
+
+        Both numbers before and after: what came or went meanwhile does not look as if processes
+        held more than there is.
+        """
+        handle = self._handle(uuid)
+        before = _used_bytes(handle)
+        processes = self.processes(uuid)
+        after = _used_bytes(handle)
+        known = [used for used in (before, after) if used is not None]
+        return Occupancy(uuid, max(known, default=None), processes)
 
     def has_memory_limits(self) -> bool:
         """Whether this driver's library can limit the memory of a cgroup."""
@@ -218,6 +239,14 @@ class Nvml:
 
 def _count() -> int:
     return int(asking.asked("the driver", pynvml.nvmlDeviceGetCount))
+
+
+def _used_bytes(handle: Any) -> int | None:
+    """Drivers before R510 have one form only, and what they keep for themselves is in it."""
+    memory = asking.told(pynvml.nvmlDeviceGetMemoryInfo, handle, pynvml.nvmlMemory_v2)
+    if memory is None:
+        memory = asking.told(pynvml.nvmlDeviceGetMemoryInfo, handle)
+    return None if memory is None else int(memory.used)
 
 
 def _utilization_percent(handle: Any) -> int | None:

@@ -1,7 +1,8 @@
 """Processes, as the kernel tells everybody about them in ``/proc``.
 
 A process is known by its id and the moment it started: ids come again. What the kernel does not
-tell this user (``hidepid``, or it has ended) is None.
+tell this user (``hidepid``, or it has ended) is None. What the agent needs of it, too, is in
+:mod:`partage.fence.processes`.
 """
 
 from __future__ import annotations
@@ -10,35 +11,13 @@ import functools
 import os
 from pathlib import Path
 
-import msgspec
+from partage.fence import processes as kernel
 
 _PROC = Path("/proc")
 _LONGEST = 4096  # characters of a command
 _DEEPEST = 64  # generations
 
-
-class Stat(msgspec.Struct, frozen=True):
-    """What matters of ``/proc/PID/stat``."""
-
-    state: str
-    parent: int
-    started_ticks: int
-
-    @property
-    def ended(self) -> bool:
-        """A process that its parent has not looked at yet; it has no files and no memory."""
-        return self.state in ("Z", "X", "x")
-
-
-def stat(pid: int) -> Stat | None:
-    """A process that is there."""
-    try:
-        text = (_PROC / str(pid) / "stat").read_bytes()
-    except OSError:
-        return None
-    # The name of the program is in parentheses, and may have any characters in it.
-    fields = text[text.rindex(b")") + 2 :].split()
-    return Stat(fields[0].decode(), int(fields[1]), int(fields[19]))
+stat = kernel.stat  # of a process that is there
 
 
 @functools.cache

@@ -1,0 +1,81 @@
+"""A sample as it is taken: what the driver said, with what the kernel and the fences say of it.
+
+The driver was asked before. The kernel is asked who its processes are, then the fences what they
+count, then the kernel once more: of whoever has ended meanwhile nothing is said.
+
+A tenant's limits are not its own to write, so where they can be read and its region cannot, it was
+the tenant who damaged the region: it counts nothing. A fence that lets all pass where it cannot
+work (``open``) was chosen so, and is not judged.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
+
+from partage.core import errors
+from partage.fence import limits, processes, roots, tenants, usage
+from partage.fence.watch import facts
+
+Whose = Callable[[processes.Facts], str]  # the name of a process's tenant; empty: nobody's
+
+
+def taken(
+    root: roots.Root,
+    whose: Whose,
+    cards: Iterable[facts.Card],
+    holdings: Iterable[facts.Holding],
+    *,
+    taken_s: float,
+) -> facts.Sample:
+    """What is known at this moment."""
+    held = tuple(holdings)
+    there = tuple(_processes({each.pid for each in held}, whose))
+    known = tuple(_tenants(root, {each.tenant for each in there}))
+    return facts.Sample(
+        taken_s=taken_s,
+        cards=tuple(cards),
+        holdings=held,
+        processes=tuple(each for each in there if _stays(each)),
+        tenants=known,
+    )
+
+
+def _processes(pids: Iterable[int], whose: Whose) -> Iterator[facts.Process]:
+    for pid in sorted(pids):
+        found = processes.facts(pid)
+        tenant = "" if found is None else whose(found)
+        if found is not None and tenant:
+            yield facts.Process(
+                pid=pid,
+                started_ticks=found.started_ticks,
+                inner_pid=found.inner_pid,
+                tenant=tenant,
+            )
+
+
+def _stays(process: facts.Process) -> bool:
+    found = processes.stat(process.pid)
+    return found is not None and not found.ended and found.started_ticks == process.started_ticks
+
+
+def _tenants(root: roots.Root, names: Iterable[str]) -> Iterator[facts.Tenant]:
+    for name in sorted(names):
+        with contextlib.suppress(errors.PartageError):  # its fence is gone, or not made yet
+            allowed = tenants.read(root, name).limits
+            if allowed.on_failure is limits.OnFailure.CLOSED:
+                yield facts.Tenant(name, tuple(_shares(root, name, allowed)))
+
+
+def _shares(root: roots.Root, name: str, allowed: limits.Limits) -> Iterator[facts.Share]:
+    try:
+        living = usage.snapshot(root, name).processes
+    except errors.FenceError:
+        living = ()
+    for index, card in enumerate(allowed.cards):
+        yield facts.Share(
+            uuid=card.uuid,
+            quota_bytes=None if card.memory_bytes == limits.NO_QUOTA else card.memory_bytes,
+            context_bytes=card.context_bytes,
+            counted=tuple(facts.Counted(each.pid, each.used_bytes[index]) for each in living),
+        )

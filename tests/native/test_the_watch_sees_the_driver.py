@@ -1,0 +1,89 @@
+"""Samples are true: of real processes, behind their fence and beside it, on a simulated card."""
+
+from __future__ import annotations
+
+import pytest
+
+from partage.fence import limits, processes
+from partage.fence.watch import facts, samples
+from tests.native import fenced
+from tests.native.fenced import CONTEXT_BYTES, GIB, MIB
+
+
+def look(machine: fenced.Machine, tenant: fenced.Tenant, *members: int) -> facts.Sample:
+    """A look at the card; these processes are the tenant's."""
+    held = machine.truth()
+
+    def whose(found: processes.Facts) -> str:
+        return tenant.name if found.pid in members else ""
+
+    used_bytes = machine.observer("card_memory(0)")["used"]
+    return samples.taken(
+        machine.root,
+        whose,
+        [facts.Card(machine.uuids[0], used_bytes)],
+        [facts.Holding(machine.uuids[0], pid, used) for pid, used in held.items()],
+        taken_s=0.0,
+    )
+
+
+def test_a_process_behind_its_fence_is_counted_as_the_driver_counts_it(
+    machine: fenced.Machine,
+) -> None:
+    """To the byte, on a driver that rounds as the fence does."""
+    tenant = machine.tenant()
+    process = tenant.started()
+    process("alloc(100 * MIB)")
+    found = look(machine, tenant, process.pid)
+    (share,) = found.tenants[0].shares
+    assert share.counted == (facts.Counted(process.pid, CONTEXT_BYTES + 100 * MIB),)
+    assert found.holdings == (facts.Holding(share.uuid, process.pid, CONTEXT_BYTES + 100 * MIB),)
+    assert (share.quota_bytes, share.context_bytes) == (GIB, CONTEXT_BYTES)
+
+
+def test_a_process_beside_its_fence_is_a_tenants_and_not_counted(machine: fenced.Machine) -> None:
+    """The driver knows it, and the fence does not."""
+    tenant = machine.tenant()
+    process = machine.start()
+    process("[context(), alloc(GIB)]")
+    found = look(machine, tenant, process.pid)
+    assert [each.pid for each in found.processes] == [process.pid]
+    assert found.tenants[0].shares[0].counted == ()
+
+
+def test_who_ended_since_the_driver_answered_is_not_there(machine: fenced.Machine) -> None:
+    """Its memory may still be in the driver's answer."""
+    tenant = machine.tenant()
+    process = machine.start()
+    process("[context(), alloc(GIB)]")
+    held = machine.truth()
+    process.kill()
+    found = samples.taken(
+        machine.root,
+        lambda _: tenant.name,
+        [],
+        [facts.Holding(machine.uuids[0], pid, used) for pid, used in held.items()],
+        taken_s=0.0,
+    )
+    assert found.processes == ()
+
+
+@pytest.mark.parametrize("damage", ["cut", "header"])
+def test_a_region_that_its_tenant_damaged_counts_nothing(
+    machine: fenced.Machine, damage: str
+) -> None:
+    """Its limits are not its own, so they are there."""
+    tenant = machine.tenant()
+    process = tenant.started()
+    region = tenant.folder / "region"
+    region.write_bytes(b"" if damage == "cut" else b"x" * region.stat().st_size)
+    (share,) = look(machine, tenant, process.pid).tenants[0].shares
+    assert share.counted == ()
+    assert share.quota_bytes == GIB
+
+
+def test_a_fence_that_lets_all_pass_is_not_judged(machine: fenced.Machine) -> None:
+    """Whoever chose that wanted it."""
+    tenant = machine.tenant(on_failure=limits.OnFailure.OPEN)
+    process = tenant.started()
+    assert look(machine, tenant, process.pid).tenants == ()
