@@ -14,6 +14,7 @@ from prometheus_client import parser
 
 from partage.agent import metrics, reporting
 from partage.core import errors
+from partage.fence.watch import facts
 from tests.agent import reported
 from tests.agent.reported import FIRST, MIB, SECOND
 
@@ -200,3 +201,26 @@ def test_any_names_make_a_page_that_prometheus_reads(
         for row in containers
         if row.used_bytes is not None
     }
+
+
+def test_what_the_watch_found_is_counted_and_what_nobody_accounts_for_is_a_number() -> None:
+    """By what was found and what was done; the card's number is not there if nobody looked."""
+    page = metrics.Metrics()
+    process = facts.Process(pid=1, started_ticks=1, inner_pid=1, tenant="t")
+    finding = facts.Finding(
+        kind=facts.Kind.OUTSIDE,
+        tenant="t",
+        uuid=FIRST,
+        process=process,
+        held_bytes=1,
+        real_bytes=1,
+        beyond_bytes=1,
+        since_s=0.0,
+    )
+    page.found(finding, facts.Then.END)
+    page.found(finding, facts.Then.END)
+    outside = reporting.Outside(unaccounted_bytes={FIRST: 7 * MIB})
+    told = page.page(reported.report(outside=outside))
+    name = "partage_outside_fence_total"
+    assert values(told, name, found="outside", then="end") == [2.0]
+    assert values(told, "partage_card_memory_unaccounted_bytes") == [7.0 * MIB]

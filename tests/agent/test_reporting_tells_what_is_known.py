@@ -13,6 +13,7 @@ from partage.agent import reporting
 from partage.core import demands, grants
 from partage.devices import nvml
 from partage.fence import limits, tallies, usage
+from partage.fence.watch import facts
 from tests.agent import reported
 from tests.agent.reported import FIRST, MIB, SECOND
 
@@ -260,3 +261,43 @@ def test_everybody_who_was_granted_something_is_there(
         assert card.tenants == sum(
             any(share.uuid == card.uuid for share in several) for several, _ in pods
         )
+
+
+def finding(**more: Any) -> facts.Finding:
+    """A process of the container of pod "one" that holds 13 GiB of the first card."""
+    process = facts.Process(pid=4242, started_ticks=1, inner_pid=7, tenant="uid-one.main")
+    terms = {"held_bytes": 13312 * MIB, "real_bytes": 13568 * MIB, "beyond_bytes": 9472 * MIB}
+    return facts.Finding(
+        kind=facts.Kind.EXCESS,
+        tenant="uid-one.main",
+        uuid=FIRST,
+        process=process,
+        since_s=0.0,
+        **(terms | more),
+    )
+
+
+def test_a_container_outside_its_fence_is_shown_with_what_the_driver_says() -> None:
+    """Not with what its fence counts; the others stay as they are."""
+    one = reported.granted("one", reported.container(reported.share()), fence="hook")
+    one = [msgspec.structs.replace(each, tenant="uid-one.main") for each in one]
+    two = reported.granted("two", reported.container(reported.share()), fence="hook", tenant="t")
+    outside = reporting.Outside(
+        findings={("uid-one.main", FIRST): finding()}, unaccounted_bytes={FIRST: 13312 * MIB}
+    )
+    used = reported.used("uid-one.main", reported.card_usage(used_bytes=0))
+    told = reported.report(*one, *two, outside=outside, used=used)
+    first, second = told.containers
+    assert (first.fence, first.used_bytes) == ("outside", 13568 * MIB)
+    assert (first.outside_bytes, first.outside_pid) == (9472 * MIB, 4242)
+    assert (second.fence, second.outside_bytes) == ("hook", None)
+    assert [card.unaccounted_mib for card in told.cards] == [13312, None]
+    (problem,) = told.problems
+    assert problem.object == "pod lab/one"
+    assert "process 4242 is outside its fence: it holds 13312 MiB" in problem.text
+
+
+def test_that_the_watch_cannot_see_is_told() -> None:
+    """An administrator can cure it."""
+    told = reported.report(outside=reporting.Outside(problem="hostPID is missing"))
+    assert told.problems == (reporting.Problem("the watch", "hostPID is missing"),)

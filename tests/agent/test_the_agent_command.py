@@ -17,10 +17,11 @@ import aiohttp
 import msgspec
 import pytest
 
-from partage.agent import settings
+from partage.agent import settings, watch
 from partage.cli import agent as command
 from partage.core import errors
 from partage.dialects import base, registry
+from partage.fence.watch.facts import Then
 from tests import simulated
 from tests.agent import making
 from tests.cli import fake_cluster
@@ -51,7 +52,8 @@ class TestSettings:
             "--node n --kubeconfig k --context c --dialects aliyun,hami --memory-unit MiB "
             "--hami-split 4 --root r --library-folder l --kubelet-folder u --cdi-folder d "
             "--driver-files cdi --driver-cdi x --driver-cdi y --t9k-label --address 0.0.0.0 "
-            "--port 0 --old-metrics hami,elastic --quiet-after-xid 30"
+            "--port 0 --old-metrics hami,elastic --quiet-after-xid 30 --outside tell "
+            "--outside-class batch=end --outside-class lab=pause"
         )
         here = Path.cwd()
         assert chosen(*words.split()) == settings.Settings(
@@ -70,6 +72,7 @@ class TestSettings:
             address="0.0.0.0",
             port=0,
             old_metrics=("hami", "elastic"),
+            outside=watch.Policy(Then.TELL, {"batch": Then.END, "lab": Then.PAUSE}),
             quiet_s=30.0,
         )
 
@@ -91,6 +94,8 @@ class TestSettings:
             ("", "does not know which node it is on; set --node, or NODE_NAME"),
             ("--node n --dialects gpushare", "--dialects: 'gpushare' is not known here; choose"),
             ("--node n --old-metrics x", "--old-metrics: 'x' is not known here; choose from"),
+            ("--node n --outside-class batch", "does not say what is done about which class"),
+            ("--node n --outside-class batch=stop", "one of tell, pause, end: batch=tell"),
         ],
     )
     def test_mistakes_are_explained(

@@ -18,7 +18,7 @@ from cluster.node import Node
 from native import refreshing
 from partage.core import cards
 from partage.dialects import base, registry
-from tests.cluster import installing, making
+from tests.cluster import escapes, installing, making
 from tests.cluster.making import MEMORY
 
 EXTENDER, AGENT = "extender.yaml", "agent.yaml"
@@ -134,14 +134,22 @@ def test_the_agents_service_account_may_do_nothing_else(
 def test_the_agent_runs_as_its_manifest_says(
     clean_nodes: tuple[Node, Node], tmp_path: Path, name: str, account: str
 ) -> None:
-    """A pod without capabilities, with its own account: it fences, marks, and tells of sickness."""
+    """A pod with one capability and its own account: it fences, marks, ends, tells of sickness."""
     node, plane = clean_nodes[0], clean_nodes[0].plane
     with _agent_in_a_pod(node, name, tmp_path) as agent:
         assert agent["spec"]["serviceAccountName"] == account
-        plane.client.create(_tenant("tenant", agent["spec"]["nodeSelector"]))
+        assert agent["spec"]["hostPID"] is True
+        assert _capabilities(agent) == {"drop": ["ALL"], "add": ["KILL"]}
+        plane.client.create(_tenant("tenant", _where(agent)))
         making.eventually(lambda: _is_marked(plane, "tenant"), patience_s=60)
         assert node.exec("tenant", "main", "gpu", "try", "2500").stdout == "held\n"
         assert node.exec("tenant", "main", "gpu", "try", "3072").returncode == 1
+        plane.client.create(escapes.config_map(tmp_path))
+        plane.client.create(escapes.pod("greedy", {MEMORY: 2}, nodeSelector=_where(agent)))
+        making.eventually(lambda: _is_marked(plane, "greedy"), patience_s=60)
+        assert node.exec("greedy", "main", *escapes.command(7000)).returncode == 128 + 9
+        making.eventually(lambda: "It was ended" in "".join(making.events(plane, "greedy")))
+        plane.client.delete("ConfigMap", escapes.NAME)
         _simsmi(node, "xid", "0", "48")
         making.eventually(lambda: "is sick" in "".join(making.events(plane, "tenant")))
         making.eventually(lambda: _sick_list(plane, node) == "0")
@@ -269,6 +277,16 @@ def _ready(plane: ControlPlane, daemon_set: api.Object) -> api.Object | None:
     pods = plane.client.list_all("Pod", SYSTEM, selector=selector)
     states = [each for pod in pods for each in pod["status"].get("containerStatuses", [])]
     return pods[0] if len(pods) == 1 and states and states[0]["ready"] else None
+
+
+def _where(agent: api.Object) -> dict[str, str]:
+    selector: dict[str, str] = agent["spec"]["nodeSelector"]
+    return selector
+
+
+def _capabilities(agent: api.Object) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = agent["spec"]["containers"][0]["securityContext"]["capabilities"]
+    return found
 
 
 def _tenant(name: str, selector: dict[str, str]) -> api.Object:

@@ -4,27 +4,30 @@ from __future__ import annotations
 
 import pytest
 
+from partage.devices import nvml
 from partage.fence import limits, processes
 from partage.fence.watch import facts, samples
 from tests.native import fenced
 from tests.native.fenced import CONTEXT_BYTES, GIB, MIB
 
 
+def occupied(machine: fenced.Machine) -> nvml.Occupancy:
+    """The card as the driver tells of it."""
+    held = machine.truth()
+    return nvml.Occupancy(
+        machine.uuids[0],
+        machine.observer("card_memory(0)")["used"],
+        tuple(nvml.Process(pid, used) for pid, used in held.items()),
+    )
+
+
 def look(machine: fenced.Machine, tenant: fenced.Tenant, *members: int) -> facts.Sample:
     """A look at the card; these processes are the tenant's."""
-    held = machine.truth()
 
     def whose(found: processes.Facts) -> str:
         return tenant.name if found.pid in members else ""
 
-    used_bytes = machine.observer("card_memory(0)")["used"]
-    return samples.taken(
-        machine.root,
-        whose,
-        [facts.Card(machine.uuids[0], used_bytes)],
-        [facts.Holding(machine.uuids[0], pid, used) for pid, used in held.items()],
-        taken_s=0.0,
-    )
+    return samples.taken(machine.root, whose, [occupied(machine)], taken_s=0.0)
 
 
 def test_a_process_behind_its_fence_is_counted_as_the_driver_counts_it(
@@ -56,15 +59,9 @@ def test_who_ended_since_the_driver_answered_is_not_there(machine: fenced.Machin
     tenant = machine.tenant()
     process = machine.start()
     process("[context(), alloc(GIB)]")
-    held = machine.truth()
+    card = occupied(machine)
     process.kill()
-    found = samples.taken(
-        machine.root,
-        lambda _: tenant.name,
-        [],
-        [facts.Holding(machine.uuids[0], pid, used) for pid, used in held.items()],
-        taken_s=0.0,
-    )
+    found = samples.taken(machine.root, lambda _: tenant.name, [card], taken_s=0.0)
     assert found.processes == ()
 
 

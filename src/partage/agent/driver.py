@@ -52,7 +52,7 @@ async def present() -> str:
 async def devices() -> tuple[nvml.Device, ...]:
     """The cards as the driver tells of them now; none if it does not."""
     try:
-        return (await _apart(_asked))[1]
+        return (await apart(_asked))[1]
     except errors.DeviceError as error:
         log.warning("%s", error)
         return ()
@@ -70,6 +70,13 @@ async def context_costs(found: Iterable[nvml.Device]) -> dict[str, int]:
         if cost is not None:
             models[model] = cost
     return {uuid: models[model] for uuid, model in usable.items() if model in models}
+
+
+async def apart(call: Callable[[], T]) -> T:
+    """Call it in a thread of its own, which ends with the process if not before."""
+    answer: concurrent.futures.Future[T] = concurrent.futures.Future()
+    threading.Thread(target=_answer, args=(answer, call), name="driver", daemon=True).start()
+    return await asyncio.wrap_future(answer)
 
 
 class Readings:
@@ -90,7 +97,7 @@ class Readings:
 
     async def _ask(self) -> None:
         try:
-            self._last = await _apart(_measured)
+            self._last = await apart(_measured)
         finally:
             self._taken_at = time.monotonic()
             self._asking = None
@@ -98,7 +105,7 @@ class Readings:
 
 async def _patiently(call: Callable[[], T]) -> T:
     """As long as it takes; that it takes long is said."""
-    asking = asyncio.create_task(_apart(call))
+    asking = asyncio.create_task(apart(call))
     done, _ = await asyncio.wait((asking,), timeout=_PATIENCE_S)
     if not done:
         log.warning("the driver has not answered for %g s; waiting until it does", _PATIENCE_S)
@@ -108,17 +115,10 @@ async def _patiently(call: Callable[[], T]) -> T:
 async def _cost(uuid: str) -> int | None:
     try:
         async with asyncio.timeout(_COST_S):
-            return await _apart(lambda: _context_bytes(uuid))
+            return await apart(lambda: _context_bytes(uuid))
     except TimeoutError:
         log.warning("card %s: making a context has not ended, so contexts count nothing", uuid)
         return None
-
-
-async def _apart(call: Callable[[], T]) -> T:
-    """Call it in a thread of its own, which ends with the process if not before."""
-    answer: concurrent.futures.Future[T] = concurrent.futures.Future()
-    threading.Thread(target=_answer, args=(answer, call), name="driver", daemon=True).start()
-    return await asyncio.wrap_future(answer)
 
 
 def _answer(answer: concurrent.futures.Future[T], call: Callable[[], T]) -> None:

@@ -20,6 +20,7 @@ from prometheus_client import core
 from partage.agent import old_names, reporting, series
 from partage.core.quantities import MIB
 from partage.fence import tallies
+from partage.fence.watch import facts
 
 CONTENT_TYPE = prometheus.CONTENT_TYPE_LATEST
 
@@ -55,6 +56,16 @@ class Metrics:
         self.registry = prometheus.CollectorRegistry()
         prometheus.ProcessCollector(registry=self.registry)
         prometheus.GCCollector(registry=self.registry)
+        self._outside = prometheus.Counter(
+            "partage_outside_fence",
+            "Processes found outside their fence, by what was found and what was done",
+            ("found", "then"),
+            registry=self.registry,
+        )
+
+    def found(self, finding: facts.Finding, then: facts.Then) -> None:
+        """The watch found a process, and this was done about it."""
+        self._outside.labels(finding.kind.value, then.value).inc()
 
     def page(self, report: reporting.Report) -> bytes:
         """The text of a scrape."""
@@ -125,6 +136,11 @@ _CARDS = tuple(
             "memory_used_bytes",
             "Memory in use, by whomever",
             lambda card: series.scaled(card.used_mib, MIB),
+        ),
+        (
+            "memory_unaccounted_bytes",
+            "Memory in use that no fence counts, and that nobody known holds",
+            lambda card: series.scaled(card.unaccounted_mib, MIB),
         ),
         (
             "compute_granted_ratio",

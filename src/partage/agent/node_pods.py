@@ -35,14 +35,30 @@ class Container(pods.Container, frozen=True, rename="camel"):
 class Spec(pods.Spec, frozen=True, rename="camel"):
     """What the pod runs."""
 
+    priority_class_name: str = ""
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
+
+
+class ContainerStatus(pods.ContainerStatus, frozen=True, rename="camel"):
+    """What the kubelet last said of one container, with what the runtime calls it."""
+
+    name: str = ""
+    container_id: str = msgspec.field(default="", name="containerID")
+
+
+class Status(pods.Status, frozen=True, rename="camel"):
+    """What the kubelet last said of the pod."""
+
+    container_statuses: tuple[ContainerStatus, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
 
 
 class Pod(pods.Pod, frozen=True, rename="camel"):
     """A pod as its node sees it."""
 
     spec: Spec = Spec()
+    status: Status = Status()
 
 
 def mounted(pod: pods.Pod, names: Collection[str]) -> Iterator[str]:

@@ -21,6 +21,7 @@ from partage.core import cards as card_facts
 from partage.core import grants
 from partage.core.quantities import MIB
 from partage.fence import tallies, usage
+from partage.fence.watch import facts
 
 if TYPE_CHECKING:
     from partage.devices import nvml
@@ -39,6 +40,17 @@ class Container(msgspec.Struct, frozen=True, kw_only=True):
     container: grants.ContainerGrant
     fence: str = ""  # the level in force; empty: it has whole cards, or has not started
     tenant: str = ""  # the name of its fence's tenant, if it has one
+
+
+class Outside(msgspec.Struct, frozen=True, kw_only=True):
+    """What the watch found, and what it cannot see."""
+
+    findings: Mapping[tuple[str, str], facts.Finding] = {}  # by tenant and card
+    unaccounted_bytes: Mapping[str, int] = {}  # by card
+    problem: str = ""
+
+
+NOTHING_OUTSIDE = Outside()
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,6 +74,7 @@ class CardReport(msgspec.Struct, frozen=True, kw_only=True):
     granted_mib: int
     granted_percent: int
     tenants: int  # containers that have a share of it
+    unaccounted_mib: int | None = None  # in use, counted by no fence, held by nobody known
 
 
 class ContainerReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,7 +92,7 @@ class ContainerReport(msgspec.Struct, frozen=True, kw_only=True):
     ceiling_percent: int | None  # of mode burst
     mode: str  # of compute: in force, or as asked until it starts
     exclusive: bool
-    fence: str | None
+    fence: str | None  # "outside" while it holds memory that its fence does not hold
     paused: bool
     used_bytes: int | None
     peak_bytes: int | None
@@ -88,6 +101,8 @@ class ContainerReport(msgspec.Struct, frozen=True, kw_only=True):
     throttled_ns: int | None  # that launches waited, all processes added up
     throttled: int | None  # launches that waited
     launches: int | None
+    outside_bytes: int | None = None  # not counted by its fence, or above its quota
+    outside_pid: int | None = None  # the process that has most of it, as the node knows it
 
     @property
     def key(self) -> Key:
@@ -123,21 +138,26 @@ def report(
     containers: Sequence[Container],
     used: Mapping[str, usage.Usage | usage.Unreadable],
     taken_ns: int,
+    outside: Outside = NOTHING_OUTSIDE,
     problems: Iterable[Problem] = (),
 ) -> Report:
     """A node now: reasons of sick cards and measurements by uuid, usage by name of the tenant."""
     there = {card.uuid: card for card in cards}
     known = {name: each for name, each in used.items() if isinstance(each, usage.Usage)}
     lost = (each for each in used.values() if isinstance(each, usage.Unreadable))
-    reporter = _Reporter(there, measured, _alone(containers))
+    reporter = _Reporter(there, measured, _alone(containers), outside.findings)
     return Report(
         node=node,
         taken_ns=taken_ns,
-        cards=tuple(_cards(cards, sick, measured, containers)),
+        cards=tuple(_cards(cards, sick, measured, containers, outside.unaccounted_bytes)),
         containers=tuple(
             row for each in containers for row in reporter.rows(each, known.get(each.tenant))
         ),
-        problems=(*problems, *(Problem(f"tenant {each.tenant}", each.problem) for each in lost)),
+        problems=(
+            *problems,
+            *(Problem(f"tenant {each.tenant}", each.problem) for each in lost),
+            *_found(containers, outside),
+        ),
     )
 
 
@@ -165,6 +185,7 @@ def _cards(
     sick: Mapping[str, str],
     measured: Mapping[str, Measured],
     containers: Sequence[Container],
+    unaccounted_bytes: Mapping[str, int],
 ) -> Iterator[CardReport]:
     takings: dict[str, list[grants.Taking]] = collections.defaultdict(list)
     for grant in {each.grant.pod.uid: each.grant for each in containers}.values():
@@ -185,7 +206,23 @@ def _cards(
             granted_mib=sum(taking.memory_mib for taking in takings[card.uuid]),
             granted_percent=sum(taking.compute_percent for taking in takings[card.uuid]),
             tenants=tenants[card.uuid],
+            unaccounted_mib=_mib(unaccounted_bytes.get(card.uuid)),
         )
+
+
+def _mib(size: int | None) -> int | None:
+    return None if size is None else size // MIB
+
+
+def _found(containers: Sequence[Container], outside: Outside) -> Iterator[Problem]:
+    """What the watch found, by the names of pods."""
+    if outside.problem:
+        yield Problem("the watch", outside.problem)
+    pods = {each.tenant: each for each in containers if each.tenant}
+    for (tenant, _uuid), finding in sorted(outside.findings.items()):
+        if tenant in pods:
+            pod = pods[tenant].grant.pod
+            yield Problem(f"pod {pod.namespace}/{pod.name}", finding.text)
 
 
 def _uuids(each: Container) -> set[str]:
@@ -207,10 +244,12 @@ class _Reporter:
         there: Mapping[str, card_facts.Card],
         measured: Mapping[str, Measured],
         alone: set[str],
+        outside: Mapping[tuple[str, str], facts.Finding],
     ) -> None:
         self._there = there
         self._measured = measured
         self._alone = alone
+        self._outside = outside
 
     def rows(self, each: Container, known: usage.Usage | None) -> Iterator[ContainerReport]:
         """One for each of its cards, in its order."""
@@ -219,7 +258,9 @@ class _Reporter:
         for share in each.container.shares:
             shares.setdefault(share.uuid, []).append(share)
         for uuid, several in shares.items():
-            yield self._row(each, uuid, several, by_card.get(uuid))
+            row = self._row(each, uuid, several, by_card.get(uuid))
+            finding = self._outside.get((each.tenant, uuid))
+            yield row if finding is None else _escaped(row, finding)
 
     def _row(
         self, each: Container, uuid: str, shares: list[grants.Share], now: usage.CardUsage | None
@@ -261,3 +302,14 @@ class _Reporter:
         if each.fence or exclusive:
             return tallies.Tally()  # it may run, and nobody can tell
         return tallies.NOTHING_YET if timed else tallies.NO_MEMORY_YET
+
+
+def _escaped(row: ContainerReport, finding: facts.Finding) -> ContainerReport:
+    """What the driver says is believed, and not the fence."""
+    return msgspec.structs.replace(
+        row,
+        fence=facts.Kind.OUTSIDE.value,
+        used_bytes=max(row.used_bytes or 0, finding.real_bytes),
+        outside_bytes=finding.beyond_bytes,
+        outside_pid=finding.process.pid,
+    )

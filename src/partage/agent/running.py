@@ -39,6 +39,7 @@ from partage.agent import (
     starting,
     sweeping,
     telling,
+    watch,
     web,
     world,
 )
@@ -118,6 +119,19 @@ class Agent:
             api, chosen.node, settings.unit(chosen.counting), differ=self._teller.about_unit
         )
         self._sweeper = sweeping.Sweeper(self._starter, self._fences, self._pods)
+        self._metrics = metrics.Metrics(chosen.old_metrics)
+        self._watch = watch.Watch(
+            self._root,
+            self._world,
+            self._pods,
+            self._starter.started,
+            policy=chosen.outside,
+            ways=watch.Ways(
+                ask=watch.occupancies,
+                tell=self._teller.about_outside,
+                count=self._metrics.found,
+            ),
+        )
         self._readings = driver.Readings()
         self._due = asyncio.Event()  # something about the node changed
         self._stale = asyncio.Event()  # what the driver told of the cards
@@ -126,8 +140,7 @@ class Agent:
 
     def application(self) -> aiohttp_web.Application:
         """What is served over HTTP."""
-        old = metrics.Metrics(self._chosen.old_metrics)
-        return web.application(web.Parts(self.report, self.ready, old))
+        return web.application(web.Parts(self.report, self.ready, self._metrics))
 
     def ready(self) -> str:
         """Why containers cannot start; empty if they can."""
@@ -177,6 +190,7 @@ class Agent:
         if aliyun.Aliyun.name in self._chosen.dialects:
             group.create_task(self._comparer.run())
         group.create_task(self._sweep())
+        group.create_task(self._watch.run())
         group.create_task(self._renew())
         while True:
             self._served.refresh(group)
@@ -202,6 +216,11 @@ class Agent:
             containers=self._containers(),
             used={each.tenant: each for each in used},
             taken_ns=time.time_ns(),
+            outside=reporting.Outside(
+                findings=self._watch.outside,
+                unaccounted_bytes=dict(self._watch.judgement.unaccounted_bytes),
+                problem=self._watch.problem,
+            ),
         )
 
     def _containers(self) -> list[reporting.Container]:

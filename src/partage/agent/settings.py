@@ -12,10 +12,11 @@ from typing import Any
 
 import msgspec
 
-from partage.agent import old_names, reporting
+from partage.agent import old_names, reporting, watch
 from partage.core import errors
 from partage.dialects import base, registry
 from partage.fence import roots
+from partage.fence.watch.facts import Then
 
 KUBELET = Path("/var/lib/kubelet")
 CDI = Path("/var/run/cdi")
@@ -47,6 +48,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     address: str = reporting.DEFAULT_ADDRESS
     port: int = reporting.DEFAULT_PORT
     old_metrics: tuple[str, ...] = ()
+    outside: watch.Policy = watch.Policy()
     quiet_s: float | None = None  # after an Xid; None: as the watch of health has it
 
     @property
@@ -98,8 +100,20 @@ def chosen(flags: Mapping[str, Any]) -> Settings:
         counting=base.Settings(
             memory_unit_mib=UNITS_MIB[flags["memory_unit"]], hami_split=flags["hami_split"]
         ),
+        outside=watch.Policy(Then(flags["outside"]), dict(map(_class, flags["outside_class"]))),
         **{name: value for name, value in given.items() if value is not None},
     )
+
+
+def _class(text: str) -> tuple[str, Then]:
+    """NAME=THEN, of a PriorityClass."""
+    name, _, then = text.rpartition("=")
+    if not name or then not in set(Then):
+        raise errors.InputError(
+            f"--outside-class: {text!r} does not say what is done about which class",
+            instead=f"write the name of a PriorityClass, and one of {', '.join(Then)}: batch=tell",
+        )
+    return name, Then(then)
 
 
 def _words(text: str, known: Iterable[str], what: str) -> tuple[str, ...]:

@@ -28,6 +28,7 @@ SICK, WELL, NOT_SERVED = "CardUnhealthy", "CardRecovered", "ResourceNotServed"
 WAITING = "WaitingForCard"
 TAKEN, BACK = "RegistrationTaken", "RegisteredAnew"
 UNITS_DIFFER = "MemoryUnitsDiffer"
+OUTSIDE, ENDED = "OutsideFence", "EndedOutsideFence"
 
 
 class Text(msgspec.Struct, frozen=True):
@@ -81,6 +82,10 @@ class Teller:
         """A container of a pod waits for others to leave its card; that ends by itself."""
         about = events.About("Pod", pod.name, pod.uid, pod.namespace)
         self._tell(Text(about, WAITING, why, events.NORMAL))
+
+    def about_outside(self, pod: pods.Pod, text: str, ended: bool) -> None:
+        """A container of a pod holds card memory beside its fence."""
+        self._tell(Text(_about(pod), ENDED if ended else OUTSIDE, text))
 
     def about_cards(
         self,

@@ -49,6 +49,11 @@ class World:
         """The cards as the driver tells of them."""
         return tuple(self._devices.values())
 
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """Of the node."""
+        return self._labels
+
     def set_devices(self, found: Iterable[nvml.Device]) -> None:
         """The driver was asked; a card that it cannot tell apart any more is the one it was."""
         seen = tuple(found)

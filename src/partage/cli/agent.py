@@ -77,6 +77,18 @@ def _paths(_context: click.Context, _parameter: click.Parameter, value: Any) -> 
     metavar="SECONDS",
     help="How long a card stays sick after its last Xid, if nothing says that it is well.",
 )
+@click.option(
+    "--outside",
+    type=click.Choice(["tell", "pause", "end"]),
+    default="end",
+    help="What is done about a process that holds card memory outside its fence.",
+)
+@click.option(
+    "--outside-class",
+    metavar="NAME=THEN",
+    multiple=True,
+    help="The same for pods of a PriorityClass; may be given several times.",
+)
 @click.option("--log-level", type=click.Choice(list(logs.LEVELS)), help="info.")
 @click.option("--v", "-v", "verbosity", type=int, default=0, hidden=True)
 @click.option("--mps", is_flag=True, hidden=True, help=_IGNORED)

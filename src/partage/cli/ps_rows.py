@@ -169,7 +169,7 @@ def _narrow(each: views.TenantView, rate: tallies.Rate, now_ns: int) -> grid.Row
         grid.rounded(grid.granted(each.memory_mib)),
         grid.rounded(grid.used(each.used_bytes, each.memory_mib)),
         *(grid.rounded(grid.mib(each.peak_bytes)), grid.got(rate.compute_percent, asked)),
-        *(grid.text(each.fence), grid.age(now_ns / 1e9 - each.granted_at)),
+        *(grid.fence(each.fence), grid.age(now_ns / 1e9 - each.granted_at)),
     )
 
 
@@ -179,7 +179,7 @@ def _tenant(each: views.TenantView, rate: tallies.Rate, now_ns: int) -> grid.Row
         grid.granted(each.memory_mib),
         *(grid.used(each.used_bytes, each.memory_mib), grid.mib(each.peak_bytes)),
         grid.asked(each.mode, each.compute_percent, each.ceiling_percent),
-        *(grid.percent(rate.compute_percent), grid.text(each.fence)),
+        *(grid.percent(rate.compute_percent), grid.fence(each.fence)),
         grid.age(now_ns / 1e9 - each.granted_at),
     )
 

@@ -59,14 +59,18 @@ class Unreadable(msgspec.Struct, frozen=True):
 
 def snapshot(root: roots.Root, name: str) -> Usage:
     """What a tenant does now."""
-    tenant = tenants.read(root, name)
+    return counted(tenants.read(root, name))
+
+
+def counted(tenant: tenants.Tenant) -> Usage:
+    """What a tenant whose limits were read does now."""
     with files.opened(tenant.region_path) as fd:
         region = files.copied(tenant.region_path, fd, layout.Region)
         used = min(region.slots_used, layout.SLOTS)
         living = [slot for slot in range(used) if locks.held(fd, slot)]
     cards = range(len(tenant.limits.cards))
     return Usage(
-        name,
+        tenant.name,
         tuple(_card(tenant.limits.cards[card], region, card, living) for card in cards),
         tuple(_process(region, slot, cards) for slot in living),
     )

@@ -13,6 +13,7 @@ import msgspec
 from partage.agent import reporting
 from partage.cli.inspect import inspection
 from partage.core.quantities import MIB
+from partage.fence.watch import facts
 
 
 def joined(found: inspection.Inspection, live: reporting.Report) -> inspection.Inspection:
@@ -45,4 +46,9 @@ def _tenant(tenant: inspection.Tenant, rows: list[reporting.ContainerReport]) ->
     """Of all its containers; unknown if one of them is."""
     known = [row.used_bytes for row in rows if row.used_bytes is not None]
     complete = bool(rows) and len(known) == len(rows)
-    return msgspec.structs.replace(tenant, measured_mib=-(-sum(known) // MIB) if complete else None)
+    outside = any(row.fence == facts.Kind.OUTSIDE for row in rows)
+    return msgspec.structs.replace(
+        tenant,
+        measured_mib=-(-sum(known) // MIB) if complete else None,
+        fence=facts.Kind.OUTSIDE.value if outside else tenant.fence,
+    )

@@ -14,6 +14,7 @@ import msgspec
 from partage.cli import tables
 from partage.core.quantities import MIB
 from partage.fence import limits
+from partage.fence.watch import facts
 
 UNKNOWN = "N/A"
 _UNTOLD = "-"  # the same, where it is a part of a cell
@@ -50,6 +51,11 @@ def text(written: str | None) -> Cell:
         return Cell(UNKNOWN, Tone.FAINT)
     plain = tables.printable(written)
     return Cell(plain, rank=plain.casefold())
+
+
+def fence(level: str | None) -> Cell:
+    """The fence in force; that something is outside of it is what people should see first."""
+    return bad(level) if level == facts.Kind.OUTSIDE else text(level)
 
 
 def bad(written: str) -> Cell:

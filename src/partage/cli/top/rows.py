@@ -72,7 +72,7 @@ def _container(each: reporting.ContainerReport, rate: tallies.Rate) -> grid.Row:
         *(grid.granted(each.memory_mib), grid.used(each.used_bytes, each.memory_mib)),
         *(grid.mib(each.peak_bytes), grid.count(each.refused), _compute(each)),
         *(grid.percent(rate.compute_percent), grid.waited(rate.throttled_percent)),
-        grid.text(each.fence),
+        grid.fence(each.fence),
     )
 
 

@@ -10,6 +10,8 @@ import enum
 
 import msgspec
 
+from partage.core.quantities import MIB
+
 
 class Holding(msgspec.Struct, frozen=True):
     """A process on a card, as the driver says; None: it does not tell how much."""
@@ -75,6 +77,14 @@ class Kind(enum.StrEnum):
     EXCESS = "excess"  # the tenant has more than its quota
 
 
+class Then(enum.StrEnum):
+    """What is done about a finding."""
+
+    TELL = "tell"  # whoever looks
+    PAUSE = "pause"  # launches of the tenant's processes that are behind the fence
+    END = "end"  # the process
+
+
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """Confirmed: a tenant has card memory that its fence does not hold."""
 
@@ -83,5 +93,16 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     uuid: str
     process: Process  # the one that explains most of it
     held_bytes: int  # by that process
+    real_bytes: int  # by all processes of the tenant
     beyond_bytes: int  # of the tenant: not counted by its fence, or above its quota
     since_s: float  # when it was first seen
+
+    @property
+    def text(self) -> str:
+        """What a process holds, for people; of which card is said by whoever knows its number."""
+        counts = "not counted by its fence" if self.kind is Kind.OUTSIDE else "above its quota"
+        beyond_mib = self.beyond_bytes // MIB
+        return (
+            f"process {self.process.pid} is outside its fence: it holds "
+            f"{self.held_bytes // MIB} MiB, and {beyond_mib} MiB of the tenant are {counts}"
+        )

@@ -167,6 +167,7 @@ def _finding(
         uuid=scene.share.uuid,
         process=process,
         held_bytes=held_bytes,
+        real_bytes=scene.real_bytes,
         beyond_bytes=beyond_bytes,
         since_s=0.0,
     )

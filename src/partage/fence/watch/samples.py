@@ -11,7 +11,8 @@ work (``open``) was chosen so, and is not judged.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Protocol
 
 from partage.core import errors
 from partage.fence import limits, processes, roots, tenants, usage
@@ -20,21 +21,48 @@ from partage.fence.watch import facts
 Whose = Callable[[processes.Facts], str]  # the name of a process's tenant; empty: nobody's
 
 
+class Holder(Protocol):
+    """A process on a card, as the driver says."""
+
+    @property
+    def pid(self) -> int:
+        """As this process's pid namespace knows it."""
+
+    @property
+    def used_bytes(self) -> int | None:
+        """What it holds; None: the driver does not tell."""
+
+
+class Occupied(Protocol):
+    """A card as the driver says: :class:`partage.devices.nvml.Occupancy` is one."""
+
+    @property
+    def uuid(self) -> str:
+        """Which one."""
+
+    @property
+    def used_bytes(self) -> int | None:
+        """All that is in use there; None: the driver does not tell."""
+
+    @property
+    def processes(self) -> Sequence[Holder]:
+        """By whom."""
+
+
 def taken(
-    root: roots.Root,
-    whose: Whose,
-    cards: Iterable[facts.Card],
-    holdings: Iterable[facts.Holding],
-    *,
-    taken_s: float,
+    root: roots.Root, whose: Whose, cards: Sequence[Occupied], *, taken_s: float
 ) -> facts.Sample:
-    """What is known at this moment."""
-    held = tuple(holdings)
+    """What is known at this moment, given what the driver has just said."""
+    held = tuple(
+        facts.Holding(card.uuid, holder.pid, holder.used_bytes)
+        for card in cards
+        for holder in card.processes
+    )
     there = tuple(_processes({each.pid for each in held}, whose))
     known = tuple(_tenants(root, {each.tenant for each in there}))
     return facts.Sample(
         taken_s=taken_s,
-        cards=tuple(cards),
+        cards=tuple(facts.Card(card.uuid, card.used_bytes) for card in cards),
         holdings=held,
         processes=tuple(each for each in there if _stays(each)),
         tenants=known,
@@ -62,17 +90,17 @@ def _stays(process: facts.Process) -> bool:
 def _tenants(root: roots.Root, names: Iterable[str]) -> Iterator[facts.Tenant]:
     for name in sorted(names):
         with contextlib.suppress(errors.PartageError):  # its fence is gone, or not made yet
-            allowed = tenants.read(root, name).limits
-            if allowed.on_failure is limits.OnFailure.CLOSED:
-                yield facts.Tenant(name, tuple(_shares(root, name, allowed)))
+            tenant = tenants.read(root, name)
+            if tenant.limits.on_failure is limits.OnFailure.CLOSED:
+                yield facts.Tenant(name, tuple(_shares(tenant)))
 
 
-def _shares(root: roots.Root, name: str, allowed: limits.Limits) -> Iterator[facts.Share]:
+def _shares(tenant: tenants.Tenant) -> Iterator[facts.Share]:
     try:
-        living = usage.snapshot(root, name).processes
+        living = usage.counted(tenant).processes
     except errors.FenceError:
         living = ()
-    for index, card in enumerate(allowed.cards):
+    for index, card in enumerate(tenant.limits.cards):
         yield facts.Share(
             uuid=card.uuid,
             quota_bytes=None if card.memory_bytes == limits.NO_QUOTA else card.memory_bytes,

@@ -1,0 +1,98 @@
+"""Whose a process is, its cgroup says: the pod, and the container in it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from partage.agent import cdi, node_pods, ownership
+from partage.dialects import pods
+from partage.fence import processes
+
+UID = "0f1c2d3e-aaaa-bbbb-cccc-0123456789ab"
+OTHER = "ffffffff-aaaa-bbbb-cccc-0123456789ab"
+MAIN, SIDE = "a" * 64, "b" * 64
+
+
+def process(*cgroups: str) -> processes.Facts:
+    """One that is in these cgroups."""
+    return processes.Facts(pid=40, started_ticks=1, inner_pid=7, cgroups=cgroups)
+
+
+def pod(uid: str = UID, **containers: str) -> node_pods.Pod:
+    """One whose containers have these IDs, as far as the kubelet has said."""
+    statuses = tuple(
+        node_pods.ContainerStatus(name=name, container_id=f"containerd://{each}")
+        for name, each in containers.items()
+    )
+    return node_pods.Pod(
+        metadata=pods.Metadata(uid=uid), status=node_pods.Status(container_statuses=statuses)
+    )
+
+
+def started(name: str = "main", uid: str = UID, tenant: str | None = None) -> cdi.Started:
+    """A container that was given cards, behind a fence if nothing is said."""
+    terms: dict[str, Any] = {"resource": "r", "device": f"{uid}-{name}", "grant": ""}
+    fence = f"{uid}.{name}" if tenant is None else tenant
+    return cdi.Started(uid=uid, container=name, fence="hook", tenant=fence, **terms)
+
+
+def whose(found: processes.Facts, known: list[node_pods.Pod], *began: cdi.Started) -> str:
+    """The tenant of a process."""
+    return ownership.owners({each.metadata.uid: each for each in known}, began).whose(found)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"/kubepods/burstable/pod{UID}/{MAIN}",
+        f"/kubepods/pod{UID}/{MAIN}/of/its/own",
+        f"/kubepods.slice/kubepods-pod{UID.replace('-', '_')}.slice/cri-containerd-{MAIN}.scope",
+        f"/kubepods.slice/kubepods-pod{UID.replace('-', '_')}.slice/crio-{MAIN}.scope/container",
+        f"/../../pod{UID}/{MAIN}",
+        f"/kubepods/pod{OTHER}/{'c' * 64}/node/kubepods/pod{UID}/{MAIN}",
+        f"/kubepods/pod{UID}/{MAIN}/kubepods/pod{OTHER}/{'c' * 64}",
+    ],
+    ids=["cgroupfs", "below", "systemd", "cri-o", "from-a-pod", "node-in-a-pod", "pretended"],
+)
+def test_the_cgroup_names_pod_and_container(path: str) -> None:
+    """In the forms that kubelets write, whatever is around it or made inside."""
+    found = whose(process("/", path), [pod(main=MAIN)], started())
+    assert found == f"{UID}.main"
+
+
+def test_containers_of_a_pod_are_told_apart() -> None:
+    """By their IDs, which the kubelet tells."""
+    known = [pod(main=MAIN, side=SIDE)]
+    began = started(), started("side")
+    assert whose(process(f"/pod{UID}/{SIDE}"), known, *began) == f"{UID}.side"
+    assert whose(process(f"/pod{UID}/{MAIN}"), known, *began) == f"{UID}.main"
+
+
+def test_until_the_kubelet_tells_only_a_container_that_has_cards_alone_is_known() -> None:
+    """Nobody is taken for another."""
+    found = process(f"/pod{UID}/{MAIN}")
+    assert whose(found, [pod()], started()) == f"{UID}.main"
+    assert whose(found, [pod()], started(), started("side")) == ""
+    assert whose(found, [pod()], started(), started("side", tenant="")) == ""
+
+
+def test_a_container_with_a_card_of_its_own_is_nobodys_tenant() -> None:
+    """There is no fence around it."""
+    known = [pod(main=MAIN, side=SIDE)]
+    began = started(), started("side", tenant="")
+    assert whose(process(f"/pod{UID}/{SIDE}"), known, *began) == ""
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/user.slice", f"/pod{OTHER}/{MAIN}", f"/pod{UID}", f"/pod{UID}/short"]
+)
+def test_processes_of_others_are_nobodys(path: str) -> None:
+    """A shell of the node, a pod without cards, what has no container's name."""
+    assert whose(process(path), [pod(main=MAIN)], started()) == ""
+
+
+def test_a_pod_that_is_gone_has_no_processes() -> None:
+    """What is left of it is ending, and is not accused any more."""
+    assert whose(process(f"/pod{UID}/{MAIN}"), [], started()) == ""
