@@ -18,6 +18,7 @@ _COMMANDS = {
     "run": "start a program with a share of a card",
     "ps": "show cards, programs and the queue",
     "top": "the same, live; or a node's agent",
+    "watch": "see what gets around its fence",
     "fit": "would a share fit, and where",
     "resize": "change the share of a program that runs",
     "doctor": "examine this machine",

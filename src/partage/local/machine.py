@@ -12,7 +12,7 @@ explains. And what a program uses above its share is counted as what foreigners 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -74,7 +74,7 @@ def see(driver: nvml.Nvml) -> Seen:
 
 def understood(seen: Seen, living: Sequence[entries.Entry], place: places.Place) -> Machine:
     """What that means, given who was granted something."""
-    ours = _ours(seen.present, living, place)
+    ours = owners({each.pid for each in seen.present}, living, place)
     foreign = tuple(each for each in seen.present if each.pid not in ours and _there(each.pid))
     by_card = {device.uuid: device for device in seen.devices if device.uuid}
     taken = {
@@ -99,19 +99,13 @@ def used_mib(
     seen: Seen, living: Sequence[entries.Entry], place: places.Place, token: str
 ) -> dict[str, int]:
     """What the driver says that a program uses of each card, fenced or not."""
-    used = _used_bytes(seen.present, _ours(seen.present, living, place))
+    ours = owners({each.pid for each in seen.present}, living, place)
+    used = _used_bytes(seen.present, ours)
     return {uuid: -(-size // MIB) for (whose, uuid), size in used.items() if whose == token}
 
 
-def _processes(driver: nvml.Nvml, uuid: str) -> tuple[nvml.Process, ...]:
-    try:
-        return driver.processes(uuid)
-    except errors.DeviceError:
-        return ()  # a card that does not tell; its health says why
-
-
-def _ours(
-    present: Iterable[Present], living: Sequence[entries.Entry], place: places.Place
+def owners(
+    pids: Collection[int], living: Sequence[entries.Entry], place: places.Place
 ) -> dict[int, str]:
     """Processes of those who were granted something, with their tokens."""
     granted = [entry for entry in living if entry.grant is not None]
@@ -120,13 +114,19 @@ def _ours(
     }
     programs |= {(entry.pid, None): entry.token for entry in granted}  # what is hidden may be it
     ours: dict[int, str] = {}
-    for pid in {each.pid for each in present}:
+    for pid in pids:
         tokens = (programs[each] for each in processes.lineage(pid) if each in programs)
         token = next(tokens, "")
         if token:
             ours[pid] = token
-    unknown = {each.pid for each in present} - ours.keys()
-    return _fenced(granted, place) | ours if unknown else ours
+    return _fenced(granted, place) | ours if set(pids) - ours.keys() else ours
+
+
+def _processes(driver: nvml.Nvml, uuid: str) -> tuple[nvml.Process, ...]:
+    try:
+        return driver.processes(uuid)
+    except errors.DeviceError:
+        return ()  # a card that does not tell; its health says why
 
 
 def _over(

@@ -92,6 +92,10 @@ def _granted(
     telling: Callable[[], Telling],
 ) -> tuple[leases.Lease, dict[str, str]]:
     seen = machine.see(here.driver)
+    if seen.present:
+        from partage.local import watch as escapes  # for those who do not come first
+
+        escapes.warn(here, note)
     node = machine.understood(seen, (), here.place).node
     demand = requests.demand(wanted.wishes, node.cards)
     granting.check_possible(node, demand)

@@ -17,6 +17,7 @@ from partage.core import demands, errors, fleet, grants, rooms
 from partage.core.quantities import MIB
 from partage.devices import nvml
 from partage.fence import levels, roots, tallies, usage
+from partage.fence.watch import facts
 from partage.local import (
     entries,
     granting,
@@ -28,6 +29,7 @@ from partage.local import (
     reasons,
     sessions,
     views,
+    watch,
 )
 
 Source = Callable[[], views.View]
@@ -40,13 +42,14 @@ _STARTING = "starting"  # the level of a fence that is not up yet
 def opened() -> Iterator[Source]:
     """Where views come from; the driver and the ledger are opened once."""
     with sessions.looking(os.environ) as (place, driver), contextlib.ExitStack() as stack:
+        watcher = watch.Watch(place, driver)
         try:
             book = stack.enter_context(ledger.opened(place))
         except errors.LedgerError as error:
             problem = views.Problem("ledger", str(error))
-            yield lambda: look(place, driver, list, time.time_ns(), problem)
+            yield lambda: look(place, driver, list, time.time_ns(), problem, watcher=watcher)
         else:
-            yield lambda: look(place, driver, book.all, time.time_ns())
+            yield lambda: look(place, driver, book.all, time.time_ns(), watcher=watcher)
 
 
 def look(
@@ -55,11 +58,13 @@ def look(
     rows: Callable[[], Sequence[entries.Entry]],
     taken_ns: int,
     *problems: views.Problem,
+    watcher: watch.Watch,
 ) -> views.View:
     """This machine now."""
     now = granting.survey(place, driver, rows)
     found, living = now.found, now.living
     used, unread = _used(place, living)
+    outside = watcher.look(living)
     measured = {each.uuid: each for each in driver.readings() if each.uuid}
     cards = tuple(_cards(now.known, found, measured))  # before the queue, which takes of them
     return views.View(
@@ -69,15 +74,42 @@ def look(
         ledger=str(place.path),
         shared=place.shared,
         cards=cards,
-        tenants=tuple(_tenants(living, used, {d.uuid: d.index for d in found.devices})),
+        tenants=tuple(
+            _shown(row, outside)
+            for row in _tenants(living, used, {d.uuid: d.index for d in found.devices})
+        ),
         foreign=tuple(_foreign(found)),
         problems=(
             *problems,
             *(views.Problem(f"card {d.index}", d.problem) for d in found.devices if d.problem),
             *unread,
+            *_escapes(living, outside),
         ),
         waiting=tuple(_queue(now)),
     )
+
+
+def _escapes(
+    living: Sequence[entries.Entry], outside: Sequence[facts.Finding]
+) -> Iterator[views.Problem]:
+    """One line for each process, whatever was found of it."""
+    names = {entry.tenant: entry.name for entry in living}
+    for finding in {each.process: each for each in reversed(outside)}.values():
+        yield views.Problem(f"program {names[finding.tenant]}", finding.text)
+
+
+def _shown(row: views.TenantView, outside: Sequence[facts.Finding]) -> views.TenantView:
+    """As the driver says, where something of the program is outside its fence."""
+    for finding in outside:
+        if finding.tenant.rpartition(".")[2] == row.token and finding.uuid == row.uuid:
+            return msgspec.structs.replace(
+                row,
+                fence=facts.Kind.OUTSIDE.value,
+                used_bytes=max(row.used_bytes or 0, finding.real_bytes),
+                outside_bytes=finding.beyond_bytes,
+                outside_pid=finding.process.pid,
+            )
+    return row
 
 
 def _queue(now: granting.Survey) -> Iterator[views.WaitingView]:

@@ -51,7 +51,7 @@ class TenantView(msgspec.Struct, frozen=True, kw_only=True):
     compute_percent: int  # granted; 0: nothing was said
     ceiling_percent: int | None  # of mode burst
     mode: str  # of compute: none, fixed, burst or best-effort
-    fence: str  # the level in force; "starting" until it is known
+    fence: str  # the level in force; "starting" until it is known, "outside" of what escaped it
     granted_at: float  # seconds since 1970
     priority: int
     dialect: str
@@ -61,6 +61,8 @@ class TenantView(msgspec.Struct, frozen=True, kw_only=True):
     busy_ns: int | None
     throttled_ns: int | None
     launches: int | None
+    outside_bytes: int | None = None  # not counted by its fence, or above its quota
+    outside_pid: int | None = None  # the process that has most of it
 
     @property
     def key(self) -> Key:

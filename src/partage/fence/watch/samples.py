@@ -11,6 +11,7 @@ work (``open``) was chosen so, and is not judged.
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
@@ -91,8 +92,13 @@ def _tenants(root: roots.Root, names: Iterable[str]) -> Iterator[facts.Tenant]:
     for name in sorted(names):
         with contextlib.suppress(errors.PartageError):  # its fence is gone, or not made yet
             tenant = tenants.read(root, name)
-            if tenant.limits.on_failure is limits.OnFailure.CLOSED:
+            if tenant.limits.on_failure is limits.OnFailure.CLOSED and _readable(tenant):
                 yield facts.Tenant(name, tuple(_shares(tenant)))
+
+
+def _readable(tenant: tenants.Tenant) -> bool:
+    """Other users' regions are not everybody's to read; what they count is not known then."""
+    return os.access(tenant.region_path, os.R_OK)
 
 
 def _shares(tenant: tenants.Tenant) -> Iterator[facts.Share]:

@@ -1,0 +1,136 @@
+"""The watch of one machine: programs that hold more of a card than their fence counts.
+
+There is no daemon: whoever looks (``ps``, ``top``, the next ``run``, ``partage watch``) compares
+the driver's word with the fences' (:mod:`partage.fence.watch`). A finding takes three looks over a
+second, so whoever sees something odd looks again until it is clear; where nothing is odd, which is
+nearly always, one look is all.
+
+Whose a process is, is found by descent, as for everything on one machine. What left its program's
+tree and its fence is a foreign process, and is shown as one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NoReturn
+
+from partage.core import errors
+from partage.devices import nvml
+from partage.fence import levels, limits, processes, roots, tenants
+from partage.fence.watch import facts, judgement, samples
+from partage.fence.watch.facts import Then
+from partage.local import entries, machine, places, sessions, sweeping
+
+PERIOD_S = 0.5
+_HOOK = str(levels.Level.HOOK)
+
+
+class Watch:
+    """Looks, and remembers what was odd."""
+
+    def __init__(
+        self,
+        place: places.Place,
+        driver: nvml.Nvml,
+        *,
+        wait: Callable[[float], object] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._place = place
+        self._driver = driver
+        self._wait = wait
+        self._clock = clock
+        self._known = judgement.Judgement()
+
+    def look(self, living: Sequence[entries.Entry]) -> tuple[facts.Finding, ...]:
+        """What these programs hold beside their fences; takes a second if something is odd."""
+        self._sample(living)
+        for _ in range(judgement.CONFIRM_SAMPLES - 1):
+            if len(self._known.findings) < len(self._known.suspicions):
+                self._wait(PERIOD_S)
+                self._sample(living)
+        return self._known.findings
+
+    def do(self, then: Then, finding: facts.Finding, living: Sequence[entries.Entry]) -> str:
+        """Do what is to be done about a finding; what was done."""
+        if then is Then.TELL:
+            return "nothing was done about it"
+        if then is Then.PAUSE:
+            return self._pause(finding.tenant)
+        process = finding.process
+        failed = processes.end(
+            process.pid,
+            process.started_ticks,
+            lambda now: self._tenants(now.pid, living) == finding.tenant,
+        )
+        return f"it was not ended: {failed}" if failed else "it was ended"
+
+    def _pause(self, tenant: str) -> str:
+        root = roots.find(self._place.fence)
+        try:
+            tenants.change(root, tenant, limits.Change(paused=True))
+        except (errors.PartageError, OSError) as error:
+            return f"its program was not paused: {error}"
+        again = f"partage fence set --root {root.path} {tenant} --resume"
+        return f"its program is paused; `{again}` lets it go on"
+
+    def _sample(self, living: Sequence[entries.Entry]) -> None:
+        taken_s = self._clock()
+        cards = tuple(self._cards())
+        pids = {process.pid for card in cards for process in card.processes}
+        owners = machine.owners(pids, living, self._place)
+        names = {entry.token: entry.tenant for entry in living if _held(entry)}
+
+        def whose(found: processes.Facts) -> str:
+            return names.get(owners.get(found.pid, ""), "")
+
+        root = roots.find(self._place.fence)
+        sample = samples.taken(root, whose, cards, taken_s=taken_s)
+        self._known = judgement.judged(self._known, sample)
+
+    def _cards(self) -> Iterator[nvml.Occupancy]:
+        for device in self._driver.devices():
+            if device.uuid is not None and not device.problem:
+                try:
+                    yield self._driver.occupancy(device.uuid)
+                except errors.DeviceError:
+                    continue  # its health says why
+
+    def _tenants(self, pid: int, living: Sequence[entries.Entry]) -> str:
+        token = machine.owners({pid}, living, self._place).get(pid, "")
+        return next((entry.tenant for entry in living if entry.token == token), "")
+
+
+def follow(here: sessions.Session, then: Then, say: Callable[[str], None]) -> NoReturn:
+    """For ever: look, say what is found, once for each process, and do what is to be done."""
+    watch = Watch(here.place, here.driver)
+    handled: set[facts.Process] = set()
+    while True:
+        living = sweeping.look(here.place, here.book.all()).living
+        found = {each.process: each for each in reversed(watch.look(living))}
+        names = {entry.tenant: entry.name for entry in living}
+        for process in found.keys() - handled:
+            done = watch.do(then, found[process], living)
+            say(f"{told(found[process], names)}; {done}")
+        handled = set(found)
+        time.sleep(PERIOD_S)
+
+
+def warn(here: sessions.Session, say: Callable[[str], None]) -> None:
+    """Look once, and say what is found; for those who come to share the cards."""
+    living = sweeping.look(here.place, here.book.all()).living
+    names = {entry.tenant: entry.name for entry in living}
+    findings = Watch(here.place, here.driver).look(living)
+    for finding in {each.process: each for each in reversed(findings)}.values():
+        say(told(finding, names))
+
+
+def told(finding: facts.Finding, names: Mapping[str, str]) -> str:
+    """A finding for people; the names of programs are by tenant."""
+    return f"program {names.get(finding.tenant, finding.tenant)}: {finding.text}"
+
+
+def _held(entry: entries.Entry) -> bool:
+    """Whether a fence counts it."""
+    return entry.container is not None and entry.container.fence == _HOOK
