@@ -8,6 +8,7 @@
 #define _GNU_SOURCE
 #include "fence.h"
 #include <dlfcn.h>
+#include <link.h>
 #include <string.h>
 
 static void *hooked_dlsym(void *handle, const char *symbol);
@@ -43,20 +44,30 @@ __asm__(".text\n.p2align 4\n.globl dlsym\n.type dlsym, %function\n"
         ".size dlsym, .-dlsym\n");
 #endif
 
-static bool is_file(const char *path, const char *library)
+static bool begins(const char *text, const char *library)
 {
-    const char *slash = strrchr(path, '/');
-    return !strncmp(slash ? slash + 1 : path, library, strlen(library));
+    return !strncmp(text, library, strlen(library));
 }
 
-static bool is_of_cuda(const char *path)
+/* What a library calls itself; NULL if it does not say. */
+static const char *soname(const struct link_map *library)
 {
-    return is_file(path, "libcuda.so") || is_file(path, CUDA_BEHIND);
+    const char *texts = NULL;
+    uintptr_t name = 0;
+    for (const ElfW(Dyn) *entry = library->l_ld; entry && entry->d_tag != DT_NULL; entry++)
+        if (entry->d_tag == DT_STRTAB)
+            texts = (const char *)entry->d_un.d_ptr; /* glibc has made an address of it */
+        else if (entry->d_tag == DT_SONAME)
+            name = entry->d_un.d_val;
+    return texts && name ? texts + name : NULL;
 }
 
-static bool is_of_nvml(const char *path)
+/* By the name it was opened by, or by its own: a driver may be opened by a link, by /proc/self/fd, as a
+ * copy, or by the name it has behind what stands in its place. */
+static bool is_library(const char *path, const struct link_map *found, const char *library)
 {
-    return is_file(path, "libnvidia-ml.so") || is_file(path, NVML_BEHIND);
+    const char *slash = strrchr(path, '/'), *own = soname(found);
+    return begins(slash ? slash + 1 : path, library) || (own && begins(own, library));
 }
 
 /* Some other library may have a function of that name; only the driver's own is wrapped. What stands
@@ -65,10 +76,14 @@ static void *hooked_dlsym(void *handle, const char *symbol)
 {
     void *found = driver_dlsym()(handle, symbol);
     Dl_info where;
-    if (!found || hook_owns(found) || !dladdr(found, &where) || !where.dli_fname)
+    struct link_map *library;
+    if (!found || hook_owns(found) ||
+        !dladdr1(found, &where, (void **)&library, RTLD_DL_LINKMAP) || !where.dli_fname)
         return found;
     const char *path = where.dli_fname;
-    if (is_of_cuda(path) ? driver_load(path) : is_of_nvml(path) && nvml_load(path))
+    if (is_library(path, library, "libcuda.so")
+            ? driver_load(path)
+            : is_library(path, library, "libnvidia-ml.so") && nvml_load(path))
         return hook_by_symbol(symbol);
     return found;
 }

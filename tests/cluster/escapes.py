@@ -1,6 +1,7 @@
-"""A way around the fence for tests: a library that the loader takes for the fence.
+"""Ways around the fence for tests, for a user in a container without any privileges.
 
-Its SONAME is the fence's path, so that a loader which has it does not load the fence once more.
+A library whose SONAME is the fence's path: a loader which has it does not load the fence once more.
+And a user namespace, in which the user may mount nothing over the loader's list.
 """
 
 from __future__ import annotations
@@ -44,6 +45,12 @@ def pod(name: str, limits: dict[str, int], **spec: Any) -> api.Object:
     return objects.running_pod(name, container, volumes=volumes, **spec)
 
 
-def command(mib: int) -> tuple[str, ...]:
-    """Take so much of the card without the fence, and keep it."""
+def renamed(mib: int) -> tuple[str, ...]:
+    """Take so much of the card behind the library, and keep it."""
     return "env", "LD_PRELOAD=/own/nothing.so", "gpu", "hold", str(mib)
+
+
+def covered(mib: int) -> tuple[str, ...]:
+    """The same, where the loader's list of libraries is empty."""
+    inside = f"mount --bind /dev/null /etc/ld.so.preload && exec gpu hold {mib}"
+    return "unshare", "--user", "--map-root-user", "--mount", "sh", "-c", inside

@@ -147,7 +147,7 @@ def test_the_agent_runs_as_its_manifest_says(
         plane.client.create(escapes.config_map(tmp_path))
         plane.client.create(escapes.pod("greedy", {MEMORY: 2}, nodeSelector=_where(agent)))
         making.eventually(lambda: _is_marked(plane, "greedy"), patience_s=60)
-        assert node.exec("greedy", "main", *escapes.command(7000)).returncode == 128 + 9
+        assert node.exec("greedy", "main", *escapes.renamed(7000)).returncode == 128 + 9
         making.eventually(lambda: "It was ended" in "".join(making.events(plane, "greedy")))
         plane.client.delete("ConfigMap", escapes.NAME)
         _simsmi(node, "xid", "0", "48")

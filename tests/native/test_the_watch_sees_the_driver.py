@@ -4,30 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from partage.devices import nvml
-from partage.fence import limits, processes
+from partage.fence import limits
 from partage.fence.watch import facts, samples
-from tests.native import fenced
+from tests.native import fenced, looks
 from tests.native.fenced import CONTEXT_BYTES, GIB, MIB
-
-
-def occupied(machine: fenced.Machine) -> nvml.Occupancy:
-    """The card as the driver tells of it."""
-    held = machine.truth()
-    return nvml.Occupancy(
-        machine.uuids[0],
-        machine.observer("card_memory(0)")["used"],
-        tuple(nvml.Process(pid, used) for pid, used in held.items()),
-    )
-
-
-def look(machine: fenced.Machine, tenant: fenced.Tenant, *members: int) -> facts.Sample:
-    """A look at the card; these processes are the tenant's."""
-
-    def whose(found: processes.Facts) -> str:
-        return tenant.name if found.pid in members else ""
-
-    return samples.taken(machine.root, whose, [occupied(machine)], taken_s=0.0)
 
 
 def test_a_process_behind_its_fence_is_counted_as_the_driver_counts_it(
@@ -37,7 +17,7 @@ def test_a_process_behind_its_fence_is_counted_as_the_driver_counts_it(
     tenant = machine.tenant()
     process = tenant.started()
     process("alloc(100 * MIB)")
-    found = look(machine, tenant, process.pid)
+    found = looks.look(machine, tenant, process.pid)
     (share,) = found.tenants[0].shares
     assert share.counted == (facts.Counted(process.pid, CONTEXT_BYTES + 100 * MIB),)
     assert found.holdings == (facts.Holding(share.uuid, process.pid, CONTEXT_BYTES + 100 * MIB),)
@@ -49,7 +29,7 @@ def test_a_process_beside_its_fence_is_a_tenants_and_not_counted(machine: fenced
     tenant = machine.tenant()
     process = machine.start()
     process("[context(), alloc(GIB)]")
-    found = look(machine, tenant, process.pid)
+    found = looks.look(machine, tenant, process.pid)
     assert [each.pid for each in found.processes] == [process.pid]
     assert found.tenants[0].shares[0].counted == ()
 
@@ -59,7 +39,7 @@ def test_who_ended_since_the_driver_answered_is_not_there(machine: fenced.Machin
     tenant = machine.tenant()
     process = machine.start()
     process("[context(), alloc(GIB)]")
-    card = occupied(machine)
+    card = looks.occupied(machine)
     process.kill()
     found = samples.taken(machine.root, lambda _: tenant.name, [card], taken_s=0.0)
     assert found.processes == ()
@@ -74,7 +54,7 @@ def test_a_region_that_its_tenant_damaged_counts_nothing(
     process = tenant.started()
     region = tenant.folder / "region"
     region.write_bytes(b"" if damage == "cut" else b"x" * region.stat().st_size)
-    (share,) = look(machine, tenant, process.pid).tenants[0].shares
+    (share,) = looks.look(machine, tenant, process.pid).tenants[0].shares
     assert share.counted == ()
     assert share.quota_bytes == GIB
 
@@ -83,4 +63,4 @@ def test_a_fence_that_lets_all_pass_is_not_judged(machine: fenced.Machine) -> No
     """Whoever chose that wanted it."""
     tenant = machine.tenant(on_failure=limits.OnFailure.OPEN)
     process = tenant.started()
-    assert look(machine, tenant, process.pid).tenants == ()
+    assert looks.look(machine, tenant, process.pid).tenants == ()

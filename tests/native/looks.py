@@ -1,0 +1,40 @@
+"""Looks of the watch at a simulated machine: what the driver says, beside what a fence counts."""
+
+from __future__ import annotations
+
+from partage.devices import nvml
+from partage.fence import processes
+from partage.fence.watch import facts, judgement, samples
+from tests.native import fenced
+
+
+def occupied(machine: fenced.Machine) -> nvml.Occupancy:
+    """The card as the driver tells of it."""
+    held = machine.truth()
+    return nvml.Occupancy(
+        machine.uuids[0],
+        machine.observer("card_memory(0)")["used"],
+        tuple(nvml.Process(pid, used) for pid, used in held.items()),
+    )
+
+
+def look(
+    machine: fenced.Machine, tenant: fenced.Tenant, *members: int, taken_s: float = 0.0
+) -> facts.Sample:
+    """A look at the card; these processes are the tenant's."""
+
+    def whose(found: processes.Facts) -> str:
+        return tenant.name if found.pid in members else ""
+
+    return samples.taken(machine.root, whose, [occupied(machine)], taken_s=taken_s)
+
+
+def findings(
+    machine: fenced.Machine, tenant: fenced.Tenant, *members: int
+) -> tuple[facts.Finding, ...]:
+    """What is confirmed after looks over a second, as fast as they can be taken."""
+    known = judgement.Judgement()
+    for number in range(3):
+        sample = look(machine, tenant, *members, taken_s=1000.0 + 0.5 * number)
+        known = judgement.judged(known, sample)
+    return known.findings
