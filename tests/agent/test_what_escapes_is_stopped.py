@@ -123,7 +123,7 @@ async def test_the_process_is_ended_and_the_pod_is_told(
     assert (name, ended) == ("one", True)
     assert text == (
         f"card 0: process {process.pid} is outside its fence: it holds 13312 MiB, and 11264 MiB "
-        "of the tenant are above its quota. It was ended"
+        "of the tenant are above its quota; it was ended"
     )
     assert node.counted == [(facts.Kind.EXCESS, Then.END)]
 
@@ -168,7 +168,7 @@ async def test_who_leaves_the_container_before_the_end_is_left_alone(
     monkeypatch.setattr(processes, "end", later)
     await node.look(1)
     assert process.poll() is None
-    assert "It was not ended" in node.told[0][1]
+    assert "it was not ended" in node.told[0][1]
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import json
 import pathlib
 from collections.abc import AsyncIterator
 
+import msgspec
 import pytest_asyncio
 from aiohttp import test_utils
 
@@ -149,3 +150,25 @@ async def test_without_an_agent_it_says_so(
 
     assert (result.code, result.out) == (1, "")
     assert "no agent tells its report at http://127.0.0.1:1: Connection refused" in result.err
+
+
+async def test_a_pod_outside_its_fence_is_shown_so(
+    populated: fake_cluster.Cluster, tmp_path: pathlib.Path
+) -> None:
+    """By what its agent found, and not by what was written on it when it started."""
+
+    def found() -> reporting.Report:
+        first, *rest = report().containers
+        outside = msgspec.structs.replace(first, fence="outside")
+        return msgspec.structs.replace(report(), containers=(outside, *rest))
+
+    parts = web.Parts(found, lambda: "", metrics.Metrics())
+    async with test_utils.TestServer(web.application(parts)) as server:
+        url = str(server.make_url("/"))
+        result = await populated.run(*PROGRAM, "--live", "--agent", url, folder=tmp_path)
+    rows = [line.split() for line in result.out.split("\n\n")[1].splitlines()[1:]]
+    assert [(row[1], row[3], "outside" in row) for row in rows] == [
+        ("0", "pair", True),
+        ("1", "pair", False),
+        ("1", "told", False),
+    ]

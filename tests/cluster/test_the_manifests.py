@@ -148,7 +148,7 @@ def test_the_agent_runs_as_its_manifest_says(
         plane.client.create(escapes.pod("greedy", {MEMORY: 2}, nodeSelector=_where(agent)))
         making.eventually(lambda: _is_marked(plane, "greedy"), patience_s=60)
         assert node.exec("greedy", "main", *escapes.renamed(7000)).returncode == 128 + 9
-        making.eventually(lambda: "It was ended" in "".join(making.events(plane, "greedy")))
+        making.eventually(lambda: "it was ended" in "".join(making.events(plane, "greedy")))
         plane.client.delete("ConfigMap", escapes.NAME)
         _simsmi(node, "xid", "0", "48")
         making.eventually(lambda: "is sick" in "".join(making.events(plane, "tenant")))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -33,7 +34,7 @@ def tenant(name: str = "t", *, counted: tuple[tuple[int, int], ...] = (), **more
 
 def sample(
     taken_s: float,
-    held: dict[facts.Process, int | None],
+    held: Mapping[facts.Process, int | None],
     *tenants: facts.Tenant,
     foreign: dict[int, int] | None = None,
     used: int | None = None,
@@ -124,6 +125,22 @@ def test_only_what_looks_the_same_for_a_second_without_a_break_is_found(
         first -= 1
     expected = last - first >= 3 and taken[-1] - taken[first] >= 1.0
     assert bool(watched(*looks).findings) == expected
+
+
+def test_a_quota_that_is_lowered_takes_nothing_away() -> None:
+    """What was within the last one may stay; what comes on top of it may not."""
+    held: dict[facts.Process, int | None] = {process(): 8 * GIB}
+    wide = [sample(t, held, tenant(counted=((7, 8 * GIB),), quota_bytes=8 * GIB)) for t in times()]
+    low = tenant(counted=((7, 8 * GIB),), quota_bytes=GIB)
+    later = [t + 2 for t in times()]
+    assert watched(*wide, *(sample(t, held, low) for t in later)).findings == ()
+    more = {process(): 9 * GIB}
+    (finding,) = watched(*wide, *(sample(t, more, low) for t in later)).findings
+    assert finding.beyond_bytes == GIB
+    less = [sample(t, {process(): 2 * GIB}, low) for t in later]
+    again = [sample(t + 4, held, low) for t in times()]
+    (finding,) = watched(*wide, *less, *again).findings
+    assert finding.beyond_bytes == 6 * GIB
 
 
 def test_a_pid_that_came_again_begins_anew() -> None:

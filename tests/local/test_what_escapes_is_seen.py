@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import struct
 import subprocess
 import sys
 
 import pytest
 
+from partage.fence import layout, roots, tenants, usage
 from tests import simulated
-from tests.local import sites
+from tests.local import foreigners, sites
 
 CONTEXT_MIB = 256
+SLOT_PID = layout.Region.slot.offset + layout.RegionSlot.pid.offset  # of the first slot
 OUT = ("env", "-u", "LD_PRELOAD", f"LD_LIBRARY_PATH={simulated.LIBRARIES}")
 
 
@@ -78,6 +82,19 @@ def test_watch_ends_it_where_that_is_asked_for(
     assert honest.poll() is None
 
 
+def test_nobody_can_point_the_watch_at_another(site: sites.Site) -> None:
+    """A slot that names the process of somebody else does not make it the program's."""
+    with foreigners.on(site) as strangers:
+        stranger = strangers.using(3000)
+        site.using(300, "--memory", "1GiB", "--card", "0")
+        root = roots.find(site.place().fence)
+        (name,) = tenants.names(root)
+        with (root.tenants / name / "region").open("r+b") as file:
+            os.pwrite(file.fileno(), struct.pack("<i", stranger.pid), SLOT_PID)
+        assert [each.pid for each in usage.snapshot(root, name).processes] == [stranger.pid]
+        assert [row["fence"] for row in site.view()["tenants"]] == ["hook"]
+
+
 def test_watch_pauses_the_program_where_that_is_asked_for(
     site: sites.Site, escaped: subprocess.Popen[str]
 ) -> None:
@@ -85,7 +102,7 @@ def test_watch_pauses_the_program_where_that_is_asked_for(
     watch = site.start("watch", "--then", "pause")
     assert watch.stdout is not None
     line = watch.stdout.readline()
-    assert "its program is paused" in line
+    assert "its tenant is paused" in line
     resume = line.partition("`partage ")[2].partition("`")[0].split()
     assert escaped.poll() is None
     assert site.partage(*resume).returncode == 0

@@ -59,6 +59,23 @@ def test_a_region_that_its_tenant_damaged_counts_nothing(
     assert share.quota_bytes == GIB
 
 
+def test_what_was_granted_is_due_though_the_quota_was_lowered(machine: fenced.Machine) -> None:
+    """The record of the grant is not the tenant's to write; a quota that was raised counts, too."""
+    tenant = machine.tenant()
+    process = tenant.started()
+    for quota_bytes, granted_bytes in ((GIB, 2 * GIB), (4 * GIB, 2 * GIB)):
+        tenant.change(memory_bytes=quota_bytes)
+        sample = samples.taken(
+            machine.root,
+            lambda _: tenant.name,
+            [looks.occupied(machine)],
+            taken_s=0.0,
+            granted={(tenant.name, machine.uuids[0]): granted_bytes},
+        )
+        assert process.pid in {each.pid for each in sample.processes}
+        assert sample.tenants[0].shares[0].quota_bytes == max(quota_bytes, granted_bytes)
+
+
 def test_a_fence_that_lets_all_pass_is_not_judged(machine: fenced.Machine) -> None:
     """Whoever chose that wanted it."""
     tenant = machine.tenant(on_failure=limits.OnFailure.OPEN)

@@ -260,7 +260,7 @@ class _Reporter:
         for uuid, several in shares.items():
             row = self._row(each, uuid, several, by_card.get(uuid))
             finding = self._outside.get((each.tenant, uuid))
-            yield row if finding is None else _escaped(row, finding)
+            yield row if finding is None else _marked(row, finding)
 
     def _row(
         self, each: Container, uuid: str, shares: list[grants.Share], now: usage.CardUsage | None
@@ -304,12 +304,5 @@ class _Reporter:
         return tallies.NOTHING_YET if timed else tallies.NO_MEMORY_YET
 
 
-def _escaped(row: ContainerReport, finding: facts.Finding) -> ContainerReport:
-    """What the driver says is believed, and not the fence."""
-    return msgspec.structs.replace(
-        row,
-        fence=facts.Kind.OUTSIDE.value,
-        used_bytes=max(row.used_bytes or 0, finding.real_bytes),
-        outside_bytes=finding.beyond_bytes,
-        outside_pid=finding.process.pid,
-    )
+def _marked(row: ContainerReport, finding: facts.Finding) -> ContainerReport:
+    return msgspec.structs.replace(row, **finding.marks(row.used_bytes))

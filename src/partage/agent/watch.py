@@ -15,17 +15,18 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NoReturn
 
 import msgspec
 
-from partage.agent import cdi, driver, node_pods, ownership, world
+from partage.agent import cdi, driver, gate, node_pods, ownership, world
 from partage.core import errors
+from partage.core.quantities import MIB
 from partage.devices import nvml
 from partage.dialects import pods
-from partage.fence import limits, processes, roots, tenants
-from partage.fence.watch import facts, judgement, samples
+from partage.fence import roots, tenants
+from partage.fence.watch import facts, judgement, remedies, samples
 from partage.fence.watch.facts import Then
 
 log = logging.getLogger(__name__)
@@ -110,14 +111,17 @@ class Watch:
     async def run(self) -> NoReturn:
         """For ever: look."""
         while True:
-            await self.look()
+            try:
+                await self.look()
+            except (OSError, errors.PartageError) as error:  # it must not end the agent
+                log.warning("what is outside of fences could not be looked at: %s", error)
             await asyncio.sleep(_PERIOD_S)
 
     async def look(self) -> None:
         """Once; a driver that does not answer tells nothing, and whoever watches health says so."""
-        owners = ownership.owners(self._pods.known, tuple(self._started.values()))
-        uuids = tuple(card.uuid for card in self._world.healthy.cards)
-        sample = await driver.apart(lambda: self._sample(owners.whose, uuids))
+        began = tuple(self._started.values())
+        owners = ownership.owners(self._pods.known, began)
+        sample = await driver.apart(lambda: self._sample(owners.whose, began))
         self.judgement = judgement.judged(self.judgement, sample)
         await self._notice_blindness(sample)
         for finding in self.judgement.findings:
@@ -125,9 +129,11 @@ class Watch:
         found = {_key(each) for each in self.judgement.findings}
         self._handled = {key: then for key, then in self._handled.items() if key in found}
 
-    def _sample(self, whose: samples.Whose, uuids: Iterable[str]) -> facts.Sample:
+    def _sample(self, whose: samples.Whose, began: Iterable[cdi.Started]) -> facts.Sample:
         taken_s = self._clock()
-        return samples.taken(self._root, whose, self._ways.ask(uuids), taken_s=taken_s)
+        cards = self._ways.ask(card.uuid for card in self._world.healthy.cards)
+        granted = dict(_granted(began))
+        return samples.taken(self._root, whose, cards, taken_s=taken_s, granted=granted)
 
     async def _handle(self, finding: facts.Finding, whose: samples.Whose) -> None:
         """What is to be done about one process, once; again if something else is wanted by now."""
@@ -138,30 +144,13 @@ class Watch:
         if self._handled.get(_key(finding)) is then:
             return
         self._handled[_key(finding)] = then
-        done = await asyncio.to_thread(self._do, then, finding, whose)
-        text = f"{self._card(finding.uuid)}: {finding.text}. {done}"
+        done = await asyncio.to_thread(
+            remedies.done, self._root, then, finding, lambda now: whose(now) == finding.tenant
+        )
+        text = f"{self._card(finding.uuid)}: {finding.text}; {done}"
         log.warning("pod %s/%s: %s", pod.metadata.namespace, pod.metadata.name, text)
         self._ways.count(finding, then)
         self._ways.tell(pod, text, then is Then.END)
-
-    def _do(self, then: Then, finding: facts.Finding, whose: samples.Whose) -> str:
-        """Do it, and say what was done."""
-        if then is Then.TELL:
-            return "Nothing was done about it"
-        if then is Then.PAUSE:
-            return self._pause(finding.tenant)
-        process = finding.process
-        failed = processes.end(
-            process.pid, process.started_ticks, lambda now: whose(now) == finding.tenant
-        )
-        return f"It was not ended: {failed}" if failed else "It was ended"
-
-    def _pause(self, tenant: str) -> str:
-        try:
-            tenants.change(self._root, tenant, limits.Change(paused=True))
-        except (errors.PartageError, OSError) as error:
-            return f"Its tenant was not paused: {error}"
-        return f"Its tenant is paused; `partage fence set {tenant} --resume` lets it go on"
 
     def _card(self, uuid: str) -> str:
         index = next((card.index for card in self._world.node.cards if card.uuid == uuid), None)
@@ -175,6 +164,17 @@ class Watch:
         before, self.problem = self.problem, _BLIND if self._blind_looks >= _BLIND_LOOKS else ""
         if self.problem and not before:
             log.error("%s", self.problem)
+
+
+def _granted(began: Iterable[cdi.Started]) -> Iterator[tuple[samples.Place, int]]:
+    """What fenced containers were granted on each of their cards."""
+    for each in began:
+        grant = gate.recorded(each) if each.tenant else None
+        for container in grant.containers if grant is not None else ():
+            if container.name == each.container:
+                for uuid in {share.uuid for share in container.shares}:
+                    shares = (share for share in container.shares if share.uuid == uuid)
+                    yield (each.tenant, uuid), sum(share.memory_mib for share in shares) * MIB
 
 
 def _anybody(root: roots.Root, names: Iterable[str]) -> bool:

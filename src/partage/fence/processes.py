@@ -43,7 +43,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 def stat(pid: int) -> Stat | None:
     """A process that is there."""
     text = _read(pid, "stat")
-    if text is None:
+    if not text:
         return None
     # The name of the program is in parentheses, and may have any characters in it.
     fields = text[text.rindex(b")") + 2 :].split()

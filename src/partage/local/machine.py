@@ -108,6 +108,12 @@ def owners(
     pids: Collection[int], living: Sequence[entries.Entry], place: places.Place
 ) -> dict[int, str]:
     """Processes of those who were granted something, with their tokens."""
+    ours = descended(pids, living)
+    return _fenced(living, place) | ours if set(pids) - ours.keys() else ours
+
+
+def descended(pids: Collection[int], living: Sequence[entries.Entry]) -> dict[int, str]:
+    """The same, by descent alone: nobody is believed but the kernel."""
     granted = [entry for entry in living if entry.grant is not None]
     programs: dict[tuple[int, int | None], str] = {
         (entry.pid, entry.started_ticks): entry.token for entry in granted
@@ -119,7 +125,7 @@ def owners(
         token = next(tokens, "")
         if token:
             ours[pid] = token
-    return _fenced(granted, place) | ours if set(pids) - ours.keys() else ours
+    return ours
 
 
 def _processes(driver: nvml.Nvml, uuid: str) -> tuple[nvml.Process, ...]:
@@ -163,11 +169,11 @@ def _there(pid: int) -> bool:
     return processes.hidden(pid) if found is None else not found.ended
 
 
-def _fenced(granted: Iterable[entries.Entry], place: places.Place) -> dict[int, str]:
+def _fenced(living: Iterable[entries.Entry], place: places.Place) -> dict[int, str]:
     """Processes that their fences know, with their tokens."""
     root = roots.find(place.fence)
     found: dict[int, str] = {}
-    for entry in granted:
+    for entry in (each for each in living if each.grant is not None):
         try:
             now = usage.snapshot(root, entry.tenant)
         except errors.PartageError:

@@ -102,13 +102,7 @@ def _shown(row: views.TenantView, outside: Sequence[facts.Finding]) -> views.Ten
     """As the driver says, where something of the program is outside its fence."""
     for finding in outside:
         if finding.tenant.rpartition(".")[2] == row.token and finding.uuid == row.uuid:
-            return msgspec.structs.replace(
-                row,
-                fence=facts.Kind.OUTSIDE.value,
-                used_bytes=max(row.used_bytes or 0, finding.real_bytes),
-                outside_bytes=finding.beyond_bytes,
-                outside_pid=finding.process.pid,
-            )
+            return msgspec.structs.replace(row, **finding.marks(row.used_bytes))
     return row
 
 

@@ -17,10 +17,11 @@ from typing import NoReturn
 
 from partage.core import errors
 from partage.devices import nvml
-from partage.fence import levels, limits, processes, roots, tenants
-from partage.fence.watch import facts, judgement, samples
+from partage.fence import levels, roots
+from partage.fence import processes as kernel
+from partage.fence.watch import facts, judgement, remedies, samples
 from partage.fence.watch.facts import Then
-from partage.local import entries, machine, places, sessions, sweeping
+from partage.local import entries, machine, places, processes, sessions, sweeping
 
 PERIOD_S = 0.5
 _HOOK = str(levels.Level.HOOK)
@@ -53,36 +54,27 @@ class Watch:
         return self._known.findings
 
     def do(self, then: Then, finding: facts.Finding, living: Sequence[entries.Entry]) -> str:
-        """Do what is to be done about a finding; what was done."""
-        if then is Then.TELL:
-            return "nothing was done about it"
-        if then is Then.PAUSE:
-            return self._pause(finding.tenant)
-        process = finding.process
-        failed = processes.end(
-            process.pid,
-            process.started_ticks,
-            lambda now: self._tenants(now.pid, living) == finding.tenant,
-        )
-        return f"it was not ended: {failed}" if failed else "it was ended"
+        """Do what is to be done about a finding; what was done.
 
-    def _pause(self, tenant: str) -> str:
-        root = roots.find(self._place.fence)
-        try:
-            tenants.change(root, tenant, limits.Change(paused=True))
-        except (errors.PartageError, OSError) as error:
-            return f"its program was not paused: {error}"
-        again = f"partage fence set --root {root.path} {tenant} --resume"
-        return f"its program is paused; `{again}` lets it go on"
+        A program's own words say which process it is, and might name another's: nobody's process
+        is ended but one of the same user.
+        """
+        entry = next(each for each in living if each.tenant == finding.tenant)
+
+        def is_tenants(now: kernel.Facts) -> bool:
+            own = processes.owner(now.pid) == entry.uid
+            return own and machine.descended({now.pid}, (entry,)).get(now.pid) == entry.token
+
+        return remedies.done(roots.find(self._place.fence), then, finding, is_tenants)
 
     def _sample(self, living: Sequence[entries.Entry]) -> None:
         taken_s = self._clock()
         cards = tuple(self._cards())
         pids = {process.pid for card in cards for process in card.processes}
-        owners = machine.owners(pids, living, self._place)
+        owners = machine.descended(pids, living)  # what a fence says of pids is its tenant's word
         names = {entry.token: entry.tenant for entry in living if _held(entry)}
 
-        def whose(found: processes.Facts) -> str:
+        def whose(found: kernel.Facts) -> str:
             return names.get(owners.get(found.pid, ""), "")
 
         root = roots.find(self._place.fence)
@@ -96,10 +88,6 @@ class Watch:
                     yield self._driver.occupancy(device.uuid)
                 except errors.DeviceError:
                     continue  # its health says why
-
-    def _tenants(self, pid: int, living: Sequence[entries.Entry]) -> str:
-        token = machine.owners({pid}, living, self._place).get(pid, "")
-        return next((entry.tenant for entry in living if entry.token == token), "")
 
 
 def follow(here: sessions.Session, then: Then, say: Callable[[str], None]) -> NoReturn:

@@ -98,7 +98,7 @@ def test_it_is_ended_and_its_neighbour_gets_its_share(
     assert escape.done.stdout == "held\n"
     _say(capsys, f"from its start with {EXCESS_MIB} MiB to its end: {escape.took_s:.2f} s")
     assert site.said("neighbour", "gpu", "try", "7900") == "held\n"
-    making.eventually(lambda: any("It was ended" in each for each in site.events("greedy")))
+    making.eventually(lambda: any("it was ended" in each for each in site.events("greedy")))
     (told,) = [each for each in site.events("greedy") if "outside its fence" in each]
     assert "13256 MiB" in told
     assert not any("fence" in each for each in site.events("neighbour"))

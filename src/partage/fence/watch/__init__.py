@@ -3,4 +3,5 @@
 facts      what is known at one moment: a sample
 samples    how one is taken
 judgement  pure: from samples to findings, confirmed over time
+remedies   what is done about one
 """

@@ -7,6 +7,7 @@ writes it. So nothing here is believed that would only help whoever wrote it.
 from __future__ import annotations
 
 import enum
+from typing import Any
 
 import msgspec
 
@@ -96,6 +97,15 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     real_bytes: int  # by all processes of the tenant
     beyond_bytes: int  # of the tenant: not counted by its fence, or above its quota
     since_s: float  # when it was first seen
+
+    def marks(self, counted_bytes: int | None) -> dict[str, Any]:
+        """What a row of the tenant shows of it: the driver's word, and not the fence's."""
+        return {
+            "fence": Kind.OUTSIDE.value,
+            "used_bytes": max(counted_bytes or 0, self.real_bytes),
+            "outside_bytes": self.beyond_bytes,
+            "outside_pid": self.process.pid,
+        }
 
     @property
     def text(self) -> str:

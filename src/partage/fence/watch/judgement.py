@@ -31,6 +31,7 @@ _ROUNDING = 16  # of the quota, one part
 _LEAST_SPARE_BYTES = 64 * MIB
 _UNKNOWN_CONTEXT_BYTES = 512 * MIB
 
+_Place = tuple[str, str]  # a tenant on a card
 _Key = tuple[str, str, str, int, int]  # kind, tenant, card, and the process where that matters
 
 
@@ -48,6 +49,7 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     taken_s: float = 0.0
     findings: tuple[facts.Finding, ...] = ()
     suspicions: tuple[Suspicion, ...] = ()
+    dues: tuple[tuple[_Place, int], ...] = ()  # in bytes: what tenants may hold, see `_due`
     unaccounted_bytes: tuple[tuple[str, int], ...] = ()  # by card: in no fence, of nobody known
 
 
@@ -57,7 +59,8 @@ def judged(before: Judgement, sample: facts.Sample) -> Judgement:
     if sample.taken_s - before.taken_s > LONGEST_BREAK_S:
         since = {}
     suspicions, findings = [], []
-    for key, finding in _suspected(sample):
+    scenes = tuple(_scenes(sample, dict(before.dues)))
+    for key, finding in _suspected(scenes):
         last = since.get(key, Suspicion(key, sample.taken_s, 0))
         now = Suspicion(key, last.since_s, last.samples + 1)
         suspicions.append(now)
@@ -67,7 +70,8 @@ def judged(before: Judgement, sample: facts.Sample) -> Judgement:
         taken_s=sample.taken_s,
         findings=tuple(findings),
         suspicions=tuple(suspicions),
-        unaccounted_bytes=tuple(_unaccounted(sample)),
+        dues=tuple((each.place, each.due_bytes) for each in scenes if each.due_bytes is not None),
+        unaccounted_bytes=tuple(_unaccounted(sample, scenes)),
     )
 
 
@@ -78,6 +82,22 @@ class _Scene(msgspec.Struct, frozen=True):
     share: facts.Share
     held: tuple[tuple[facts.Process, int], ...]
     shared_bytes: int  # of the card: counted by the driver more than once
+    last_due_bytes: int
+
+    @property
+    def place(self) -> _Place:
+        return self.tenant, self.share.uuid
+
+    @property
+    def due_bytes(self) -> int | None:
+        """What the tenant may hold: its quota; None if it has none.
+
+        A quota that is lowered takes nothing away, so what was within the last one may stay.
+        """
+        quota_bytes = self.share.quota_bytes
+        if quota_bytes is None:
+            return None
+        return max(quota_bytes, min(self.last_due_bytes, self.real_bytes))
 
     @property
     def real_bytes(self) -> int:
@@ -94,18 +114,18 @@ class _Scene(msgspec.Struct, frozen=True):
         return held_bytes - sum(own)
 
 
-def _suspected(sample: facts.Sample) -> Iterator[tuple[_Key, facts.Finding]]:
-    for scene in _scenes(sample):
+def _suspected(scenes: Iterable[_Scene]) -> Iterator[tuple[_Key, facts.Finding]]:
+    for scene in scenes:
         spare_bytes = _spare_bytes(scene)
-        quota_bytes = scene.share.quota_bytes
-        if quota_bytes is not None and scene.real_bytes - quota_bytes > spare_bytes:
-            yield _excess(scene, scene.real_bytes - quota_bytes)
+        due_bytes = scene.due_bytes
+        if due_bytes is not None and scene.real_bytes - due_bytes > spare_bytes:
+            yield _excess(scene, scene.real_bytes - due_bytes)
         hidden_bytes = scene.real_bytes - scene.counted_bytes
         if hidden_bytes > spare_bytes:
             yield from _outsiders(scene, hidden_bytes)
 
 
-def _scenes(sample: facts.Sample) -> Iterator[_Scene]:
+def _scenes(sample: facts.Sample, dues: Mapping[_Place, int]) -> Iterator[_Scene]:
     processes = {each.pid: each for each in sample.processes}
     shared = dict(_shared(sample))
     held: dict[tuple[str, str], list[tuple[facts.Process, int]]] = {}
@@ -118,7 +138,9 @@ def _scenes(sample: facts.Sample) -> Iterator[_Scene]:
         for share in tenant.shares:
             there = held.get((tenant.name, share.uuid))
             if there:
-                yield _Scene(tenant.name, share, tuple(there), shared.get(share.uuid, 0))
+                last_due_bytes = dues.get((tenant.name, share.uuid), 0)
+                shared_bytes = shared.get(share.uuid, 0)
+                yield _Scene(tenant.name, share, tuple(there), shared_bytes, last_due_bytes)
 
 
 def _shared(sample: facts.Sample) -> Iterator[tuple[str, int]]:
@@ -173,23 +195,22 @@ def _finding(
     )
 
 
-def _unaccounted(sample: facts.Sample) -> Iterator[tuple[str, int]]:
+def _unaccounted(sample: facts.Sample, scenes: Iterable[_Scene]) -> Iterator[tuple[str, int]]:
     """In use, and neither counted by a fence nor held by a process that is no tenant's."""
     tenants = {each.pid for each in sample.processes}
     known = _sums(
         (each.uuid, each.used_bytes or 0) for each in sample.holdings if each.pid not in tenants
     )
-    fenced = _sums(_accounted(sample))
+    fenced = _sums(map(_accounted, scenes))
     for card in sample.cards:
         if card.used_bytes is not None:
             told_bytes = known.get(card.uuid, 0) + fenced.get(card.uuid, 0)
             yield card.uuid, max(0, card.used_bytes - told_bytes)
 
 
-def _accounted(sample: facts.Sample) -> Iterator[tuple[str, int]]:
-    """By card: what fences count, as far as processes of their tenants hold so much."""
-    for scene in _scenes(sample):
-        yield scene.share.uuid, min(scene.counted_bytes, sum(size for _, size in scene.held))
+def _accounted(scene: _Scene) -> tuple[str, int]:
+    """Of which card, and what a fence counts, as far as processes of the tenant hold so much."""
+    return scene.share.uuid, min(scene.counted_bytes, sum(size for _, size in scene.held))
 
 
 def _sums(amounts: Iterable[tuple[str, int]]) -> Mapping[str, int]:

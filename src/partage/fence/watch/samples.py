@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from partage.core import errors
@@ -20,6 +20,10 @@ from partage.fence import limits, processes, roots, tenants, usage
 from partage.fence.watch import facts
 
 Whose = Callable[[processes.Facts], str]  # the name of a process's tenant; empty: nobody's
+Place = tuple[str, str]  # a tenant on a card
+
+
+_NOTHING: Mapping[Place, int] = {}
 
 
 class Holder(Protocol):
@@ -51,16 +55,25 @@ class Occupied(Protocol):
 
 
 def taken(
-    root: roots.Root, whose: Whose, cards: Sequence[Occupied], *, taken_s: float
+    root: roots.Root,
+    whose: Whose,
+    cards: Sequence[Occupied],
+    *,
+    taken_s: float,
+    granted: Mapping[Place, int] = _NOTHING,
 ) -> facts.Sample:
-    """What is known at this moment, given what the driver has just said."""
+    """What is known at this moment, given what the driver has just said.
+
+    A quota may be lowered while a tenant runs, and takes nothing away: what was ``granted``, in
+    bytes, is its due all the same.
+    """
     held = tuple(
         facts.Holding(card.uuid, holder.pid, holder.used_bytes)
         for card in cards
         for holder in card.processes
     )
     there = tuple(_processes({each.pid for each in held}, whose))
-    known = tuple(_tenants(root, {each.tenant for each in there}))
+    known = tuple(_tenants(root, {each.tenant for each in there}, granted))
     return facts.Sample(
         taken_s=taken_s,
         cards=tuple(facts.Card(card.uuid, card.used_bytes) for card in cards),
@@ -88,12 +101,14 @@ def _stays(process: facts.Process) -> bool:
     return found is not None and not found.ended and found.started_ticks == process.started_ticks
 
 
-def _tenants(root: roots.Root, names: Iterable[str]) -> Iterator[facts.Tenant]:
+def _tenants(
+    root: roots.Root, names: Iterable[str], granted: Mapping[Place, int]
+) -> Iterator[facts.Tenant]:
     for name in sorted(names):
         with contextlib.suppress(errors.PartageError):  # its fence is gone, or not made yet
             tenant = tenants.read(root, name)
             if tenant.limits.on_failure is limits.OnFailure.CLOSED and _readable(tenant):
-                yield facts.Tenant(name, tuple(_shares(tenant)))
+                yield facts.Tenant(name, tuple(_shares(tenant, granted)))
 
 
 def _readable(tenant: tenants.Tenant) -> bool:
@@ -101,15 +116,16 @@ def _readable(tenant: tenants.Tenant) -> bool:
     return os.access(tenant.region_path, os.R_OK)
 
 
-def _shares(tenant: tenants.Tenant) -> Iterator[facts.Share]:
+def _shares(tenant: tenants.Tenant, granted: Mapping[Place, int]) -> Iterator[facts.Share]:
     try:
         living = usage.counted(tenant).processes
     except errors.FenceError:
         living = ()
     for index, card in enumerate(tenant.limits.cards):
+        due_bytes = max(card.memory_bytes, granted.get((tenant.name, card.uuid), 0))
         yield facts.Share(
             uuid=card.uuid,
-            quota_bytes=None if card.memory_bytes == limits.NO_QUOTA else card.memory_bytes,
+            quota_bytes=None if due_bytes == limits.NO_QUOTA else due_bytes,
             context_bytes=card.context_bytes,
             counted=tuple(facts.Counted(each.pid, each.used_bytes[index]) for each in living),
         )

@@ -1,0 +1,38 @@
+"""What is done about a finding, and the words for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from partage.core import errors
+from partage.fence import limits, processes, roots, tenants
+from partage.fence.watch import facts
+from partage.fence.watch.facts import Then
+
+
+def done(
+    root: roots.Root,
+    then: Then,
+    finding: facts.Finding,
+    is_tenants: Callable[[processes.Facts], bool],
+) -> str:
+    """Do it; what was done.
+
+    Whether the process is the tenant's is asked when no other can take its id any more.
+    """
+    if then is Then.TELL:
+        return "nothing was done about it"
+    if then is Then.PAUSE:
+        return _paused(root, finding.tenant)
+    process = finding.process
+    failed = processes.end(process.pid, process.started_ticks, is_tenants)
+    return f"it was not ended: {failed}" if failed else "it was ended"
+
+
+def _paused(root: roots.Root, tenant: str) -> str:
+    try:
+        tenants.change(root, tenant, limits.Change(paused=True))
+    except (errors.PartageError, OSError) as error:
+        return f"its tenant was not paused: {error}"
+    where = "" if root.path == roots.DEFAULT else f"--root {root.path} "
+    return f"its tenant is paused; `partage fence set {where}{tenant} --resume` lets it go on"
