@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import msgspec
 import pytest
@@ -55,6 +57,21 @@ with nvml.Nvml() as driver:
 """
 
 
+@contextlib.contextmanager
+def holding(environment: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+    """A program with a context on its first card."""
+    with subprocess.Popen(
+        [sys.executable, "-I", str(CLIENT)],
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as client:
+        assert client.stdout is not None
+        assert client.stdout.readline() == b"ready\n"
+        yield client
+        client.kill()
+
+
 @pytest.fixture
 def machine(tmp_path: pathlib.Path) -> dict[str, str]:
     """A fresh machine with two cards."""
@@ -92,16 +109,8 @@ with nvml.Nvml() as driver:
     print(msgspec.json.encode(driver.readings()).decode())
 """
     wanted = [each["uuid"] for each in devices(machine)]
-    with subprocess.Popen(
-        [sys.executable, "-I", str(CLIENT)],
-        env=machine | {"CUDA_VISIBLE_DEVICES": "1"},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    ) as client:
-        assert client.stdout is not None
-        assert client.stdout.readline() == b"ready\n"
+    with holding(machine | {"CUDA_VISIBLE_DEVICES": "1"}):
         told = simulated.python(script, simulated.LIBRARIES / "simsmi", environment=machine)
-        client.kill()
     lost, other = msgspec.json.decode(told, type=list[dict[str, object]])
 
     assert set(lost.values()) == {0, None}
@@ -126,16 +135,8 @@ with nvml.Nvml() as driver:
     found = [driver.occupancy(device.uuid) for device in driver.devices()]
 print(msgspec.json.encode(found).decode())
 """
-    with subprocess.Popen(
-        [sys.executable, "-I", str(CLIENT)],
-        env=machine,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    ) as client:
-        assert client.stdout is not None
-        assert client.stdout.readline() == b"ready\n"
+    with holding(machine) as client:
         told = simulated.python(script, environment=machine)
-        client.kill()
     one, other = msgspec.json.decode(told, type=list[dict[str, object]])
 
     assert one["used_bytes"] == 300 * MIB
@@ -269,17 +270,9 @@ def test_a_context_is_measured_on_each_card(machine: dict[str, str]) -> None:
 
 def test_a_measurement_is_not_disturbed_by_others(machine: dict[str, str]) -> None:
     """Not by a program on the card, and not by a fence in our own environment."""
-    with subprocess.Popen(
-        [sys.executable, "-I", str(CLIENT)],
-        env=machine,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    ) as client:
-        assert client.stdout is not None
-        assert client.stdout.readline() == b"ready\n"
+    with holding(machine):
         fenced = machine | {"PARTAGE_LIMITS": "/nowhere", "CUDA_MPS_PIPE_DIRECTORY": "/nowhere"}
         said = simulated.python(MEASURE, environment=fenced)
-        client.kill()
 
     assert said.split() == [str(300 * MIB)] * 2
 
