@@ -215,6 +215,7 @@ def test_what_the_watch_found_is_counted_and_what_nobody_accounts_for_is_a_numbe
         held_bytes=1,
         real_bytes=1,
         beyond_bytes=1,
+        harms=True,
         since_s=0.0,
     )
     page.found(finding, facts.Then.END)

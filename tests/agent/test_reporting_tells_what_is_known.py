@@ -272,6 +272,7 @@ def finding(**more: Any) -> facts.Finding:
         tenant="uid-one.main",
         uuid=FIRST,
         process=process,
+        harms=True,
         since_s=0.0,
         **(terms | more),
     )

@@ -209,6 +209,21 @@ async def test_the_same_process_is_told_once(
     assert len(node.told) == 1
 
 
+async def test_who_takes_nothing_from_others_is_told_and_lives(
+    root: roots.Root, process: subprocess.Popen[bytes]
+) -> None:
+    """A program that no fence gets into, within its memory; it is ended when it takes more."""
+    node = Node(root)
+    node.held = {process.pid: GIB}
+    await node.look(4)
+    assert process.poll() is None
+    ((_, text, ended),) = node.told
+    assert (ended, text.endswith("nothing was done about it")) == (False, True)
+    node.held = {process.pid: 13 * GIB}
+    await node.look()
+    assert process.wait() == -signal.SIGKILL
+
+
 async def test_what_is_wanted_later_is_done_later(
     root: roots.Root, process: subprocess.Popen[bytes]
 ) -> None:

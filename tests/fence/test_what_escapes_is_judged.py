@@ -127,6 +127,20 @@ def test_only_what_looks_the_same_for_a_second_without_a_break_is_found(
     assert bool(watched(*looks).findings) == expected
 
 
+@pytest.mark.parametrize(
+    ("held_bytes", "timed", "harms"),
+    [(CONTEXT + GIB, False, False), (CONTEXT + GIB, True, True), (13 * GIB, False, True)],
+)
+def test_who_takes_nothing_from_others_does_no_harm(
+    held_bytes: int, timed: bool, harms: bool
+) -> None:
+    """Within its quota, and without a limit of its time, that it is outside is only told."""
+    looks = [sample(t, {process(): held_bytes}, tenant(timed=timed)) for t in times()]
+    findings = watched(*looks).findings
+    assert findings
+    assert any(each.harms for each in findings) == harms
+
+
 def test_a_quota_that_is_lowered_takes_nothing_away() -> None:
     """What was within the last one may stay; what comes on top of it may not."""
     held: dict[facts.Process, int | None] = {process(): 8 * GIB}

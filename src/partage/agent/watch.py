@@ -39,8 +39,6 @@ _BLIND = (
     "the agent has to be in the host's pid namespace (hostPID: true, as in deploy/agent.yaml)"
 )
 
-_Handled = tuple[str, int, int]  # tenant, and process
-
 
 class Policy(msgspec.Struct, frozen=True):
     """What the administrator wants to be done."""
@@ -100,7 +98,7 @@ class Watch:
         self._policy = policy
         self._ways = ways
         self._clock = clock
-        self._handled: dict[_Handled, Then] = {}
+        self._handled: dict[facts.Process, Then] = {}
         self._blind_looks = 0
 
     @property
@@ -124,14 +122,14 @@ class Watch:
         sample = await driver.apart(lambda: self._sample(owners.whose, began))
         self.judgement = judgement.judged(self.judgement, sample)
         await self._notice_blindness(sample)
-        for finding in self.judgement.findings:
+        found = facts.gravest(self.judgement.findings)
+        for finding in found.values():
             await self._handle(finding, owners.whose)
-        found = {_key(each) for each in self.judgement.findings}
         self._handled = {key: then for key, then in self._handled.items() if key in found}
 
     def _sample(self, whose: samples.Whose, began: Iterable[cdi.Started]) -> facts.Sample:
         taken_s = self._clock()
-        cards = self._ways.ask(card.uuid for card in self._world.healthy.cards)
+        cards = self._ways.ask(card.uuid for card in self._world.node.cards)
         granted = dict(_granted(began))
         return samples.taken(self._root, whose, cards, taken_s=taken_s, granted=granted)
 
@@ -140,10 +138,11 @@ class Watch:
         pod = self._pods.known.get(finding.tenant.partition(".")[0])
         if pod is None:
             return
-        then = self._policy.chosen(self._world.labels, _priority_class(pod))
-        if self._handled.get(_key(finding)) is then:
+        wanted = self._policy.chosen(self._world.labels, _priority_class(pod))
+        then = remedies.proper(wanted, finding)
+        if self._handled.get(finding.process) is then:
             return
-        self._handled[_key(finding)] = then
+        self._handled[finding.process] = then
         done = await asyncio.to_thread(
             remedies.done, self._root, then, finding, lambda now: whose(now) == finding.tenant
         )
@@ -179,11 +178,6 @@ def _granted(began: Iterable[cdi.Started]) -> Iterator[tuple[samples.Place, int]
 
 def _anybody(root: roots.Root, names: Iterable[str]) -> bool:
     return any(tenants.running(root, name) for name in names)
-
-
-def _key(finding: facts.Finding) -> _Handled:
-    process = finding.process
-    return finding.tenant, process.pid, process.started_ticks
 
 
 def _priority_class(pod: pods.Pod) -> str:

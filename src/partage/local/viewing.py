@@ -94,7 +94,7 @@ def _escapes(
 ) -> Iterator[views.Problem]:
     """One line for each process, whatever was found of it."""
     names = {entry.tenant: entry.name for entry in living}
-    for finding in {each.process: each for each in reversed(outside)}.values():
+    for finding in facts.gravest(outside).values():
         yield views.Problem(f"program {names[finding.tenant]}", finding.text)
 
 

@@ -65,7 +65,8 @@ class Watch:
             own = processes.owner(now.pid) == entry.uid
             return own and machine.descended({now.pid}, (entry,)).get(now.pid) == entry.token
 
-        return remedies.done(roots.find(self._place.fence), then, finding, is_tenants)
+        proper = remedies.proper(then, finding)
+        return remedies.done(roots.find(self._place.fence), proper, finding, is_tenants)
 
     def _sample(self, living: Sequence[entries.Entry]) -> None:
         taken_s = self._clock()
@@ -96,7 +97,7 @@ def follow(here: sessions.Session, then: Then, say: Callable[[str], None]) -> No
     handled: set[facts.Process] = set()
     while True:
         living = sweeping.look(here.place, here.book.all()).living
-        found = {each.process: each for each in reversed(watch.look(living))}
+        found = facts.gravest(watch.look(living))
         names = {entry.tenant: entry.name for entry in living}
         for process in found.keys() - handled:
             done = watch.do(then, found[process], living)
@@ -110,7 +111,7 @@ def warn(here: sessions.Session, say: Callable[[str], None]) -> None:
     living = sweeping.look(here.place, here.book.all()).living
     names = {entry.tenant: entry.name for entry in living}
     findings = Watch(here.place, here.driver).look(living)
-    for finding in {each.process: each for each in reversed(findings)}.values():
+    for finding in facts.gravest(findings).values():
         say(told(finding, names))
 
 

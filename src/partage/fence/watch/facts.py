@@ -7,6 +7,7 @@ writes it. So nothing here is believed that would only help whoever wrote it.
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -51,6 +52,7 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
     uuid: str
     quota_bytes: int | None  # None: as much as the card has
     context_bytes: int  # what one context costs; 0: nobody measured it
+    timed: bool = False  # its part of the card's time is limited
     counted: tuple[Counted, ...] = ()
 
 
@@ -96,6 +98,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     held_bytes: int  # by that process
     real_bytes: int  # by all processes of the tenant
     beyond_bytes: int  # of the tenant: not counted by its fence, or above its quota
+    harms: bool  # others lack what they were promised: memory above the quota, or time
     since_s: float  # when it was first seen
 
     def marks(self, counted_bytes: int | None) -> dict[str, Any]:
@@ -116,3 +119,13 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
             f"process {self.process.pid} is outside its fence: it holds "
             f"{self.held_bytes // MIB} MiB, and {beyond_mib} MiB of the tenant are {counts}"
         )
+
+
+def gravest(findings: Iterable[Finding]) -> dict[Process, Finding]:
+    """One for each process, which may be found for several reasons: the first that harms others."""
+    chosen: dict[Process, Finding] = {}
+    for finding in findings:
+        before = chosen.setdefault(finding.process, finding)
+        if finding.harms and not before.harms:
+            chosen[finding.process] = finding
+    return chosen

@@ -191,6 +191,7 @@ def _finding(
         held_bytes=held_bytes,
         real_bytes=scene.real_bytes,
         beyond_bytes=beyond_bytes,
+        harms=kind is facts.Kind.EXCESS or scene.share.timed,
         since_s=0.0,
     )
 

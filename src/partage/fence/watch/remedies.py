@@ -10,6 +10,14 @@ from partage.fence.watch import facts
 from partage.fence.watch.facts import Then
 
 
+def proper(wanted: Then, finding: facts.Finding) -> Then:
+    """What is done of what is wanted: who takes nothing from others is told of, and left alone.
+
+    An honest program that no fence gets into, for another C library say, is found as well.
+    """
+    return wanted if finding.harms else Then.TELL
+
+
 def done(
     root: roots.Root,
     then: Then,

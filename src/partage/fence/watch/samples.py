@@ -127,5 +127,6 @@ def _shares(tenant: tenants.Tenant, granted: Mapping[Place, int]) -> Iterator[fa
             uuid=card.uuid,
             quota_bytes=None if due_bytes == limits.NO_QUOTA else due_bytes,
             context_bytes=card.context_bytes,
+            timed=card.mode in (limits.Mode.FIXED, limits.Mode.BURST),
             counted=tuple(facts.Counted(each.pid, each.used_bytes[index]) for each in living),
         )
