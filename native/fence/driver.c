@@ -61,11 +61,17 @@ static const struct {
 #undef X
 };
 
+/* Of a library of the driver's: as programs know it, and behind ours. */
+static const struct names {
+    const char *library, *behind;
+} cuda_names = {"libcuda.so.1", CUDA_BEHIND}, nvml_names = {"libnvidia-ml.so.1", NVML_BEHIND};
+
 void *driver_real[SYMBOLS];
 
 static const struct hook *by_pointer[CUDA_ONLY]; /* sorted by the driver's address */
 static int loading; /* see firsts.h */
 static bool cuda_loaded, nvml_loaded;
+static void *cuda, *nvml; /* handles */
 
 static CUresult cuda_missing(void) { return CUDA_ERROR_NOT_FOUND; }
 static nvmlReturn_t nvml_missing(void) { return NVML_ERROR_FUNCTION_NOT_FOUND; }
@@ -103,22 +109,25 @@ static int order_pointer(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-/* Nothing of ours is a driver, but leads to one. */
-static bool leads_here(void *handle)
+/* Ours in the driver's place leads to the table of hooks; no driver does. */
+static bool is_substitute(void *handle)
 {
     return handle && driver_dlsym()(handle, TEXT(HOOKS_TABLE));
 }
+
+/* What was not found here is nothing that the program should hear of. */
+static void forget_errors(void) { dlerror(); }
 
 /* What the program opened, or what it was linked with: never a driver of our own choice. Where ours
  * stands in the driver's place, the driver is behind it, under its other name. By a handle of our
  * own, since the program's may find more than the driver, and for good, since a program that closes
  * the driver and opens it again would leave us with addresses of the first one. Only names are asked
  * for that are loaded: a search would take a while, in which the program may fork. */
-static void *opened(const char *path, const char *library, const char *behind)
+static void *opened(const char *path, const struct names *names)
 {
     const int mode = RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE;
-    void *handle = dlopen(path ? path : library, mode);
-    return leads_here(handle) ? dlopen(behind, mode) : handle;
+    void *handle = dlopen(path ? path : names->library, mode);
+    return is_substitute(handle) ? dlopen(names->behind, mode) : handle;
 }
 
 static void *find(void *handle, const char *name, void *missing)
@@ -133,10 +142,12 @@ bool driver_load(const char *path)
     if (__atomic_load_n(&cuda_loaded, __ATOMIC_ACQUIRE))
         return true;
     first_lock(&loading);
-    if (!cuda_loaded && (handle = opened(path, "libcuda.so.1", CUDA_BEHIND))) {
+    if (!cuda_loaded && (handle = opened(path, &cuda_names))) {
         for (size_t i = 0; i < sizeof cuda_symbols / sizeof *cuda_symbols; i++)
             driver_real[cuda_symbols[i].index] =
                 find(handle, cuda_symbols[i].name, (void *)cuda_missing);
+        forget_errors();
+        cuda = handle;
         for (int i = 0; i < CUDA_ONLY; i++)
             by_pointer[i] = &hooks[i];
         qsort(by_pointer, CUDA_ONLY, sizeof *by_pointer, order_pointer);
@@ -152,10 +163,12 @@ bool nvml_load(const char *path)
     if (__atomic_load_n(&nvml_loaded, __ATOMIC_ACQUIRE))
         return true;
     first_lock(&loading);
-    if (!nvml_loaded && (handle = opened(path, "libnvidia-ml.so.1", NVML_BEHIND))) {
+    if (!nvml_loaded && (handle = opened(path, &nvml_names))) {
         for (size_t i = 0; i < sizeof nvml_symbols / sizeof *nvml_symbols; i++)
             driver_real[nvml_symbols[i].index] =
                 find(handle, nvml_symbols[i].name, (void *)nvml_missing);
+        forget_errors();
+        nvml = handle;
         __atomic_store_n(&nvml_loaded, true, __ATOMIC_RELEASE);
     }
     first_unlock(&loading);
@@ -181,7 +194,10 @@ bool hook_knows(const char *symbol) { return named(symbol); }
 void *hook_by_symbol(const char *symbol)
 {
     const struct hook *hook = named(symbol);
-    return hook && driver_has(hook->index) ? hook->wrapper : NULL;
+    if (!hook || driver_has(hook->index))
+        return hook ? hook->wrapper : NULL;
+    /* NULL; and the libc has the error for whoever asks it. */
+    return driver_dlsym()(hook < hooks + CUDA_ONLY ? cuda : nvml, symbol);
 }
 
 void *hook_by_pointer(const void *real)

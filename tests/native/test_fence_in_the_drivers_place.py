@@ -22,6 +22,7 @@ LINKERS = [name for name in ("bfd", "gold", "lld", "mold") if shutil.which(f"ld.
 NEWER_DRIVER = """
 int cuInit(unsigned flags) { return 4711 + (int)flags; }
 int cuMemAllocOfTomorrow(void) { return 4712; }
+int cuDeviceTotalMem_v2(void) { return 4713; }
 """
 
 
@@ -175,6 +176,22 @@ def test_a_driver_newer_than_this_build_is_found_whole(
         assert program("hasattr(library('libcuda.so.1'), 'cuDeviceGetCount')") is False
         # What is wrapped is there by the loader's rules alone; asked through ours, it is not.
         assert program("hasattr(library('libcuda.so.1'), 'cuMemAlloc_v2')") is not bool(preload)
+
+
+def test_what_the_fence_does_not_find_is_no_error_of_the_programs(
+    machine: fenced.Machine, tenant: fenced.Tenant, tmp_path: Path
+) -> None:
+    """A program that asks dlerror after a lookup that went well hears nothing of our own."""
+    source = tmp_path / "small.c"
+    source.write_text(NEWER_DRIVER)
+    (tmp_path / "small").mkdir()
+    soname = f"-Wl,-soname,{originals.CUDA}"
+    target = tmp_path / "small" / originals.CUDA
+    building.system_compiler("-w").link(target, [source], "-shared", soname)
+    program = machine.start(tenant.environment, LD_LIBRARY_PATH=str(target.parent))
+    program("dlerror = ctypes.CDLL(None).dlerror; dlerror.restype = ctypes.c_char_p")
+    program("driver = ctypes.CDLL('libcuda.so.1')")
+    assert program("[driver.cuDeviceTotalMem_v2 is None, dlerror()]") == [False, None]
 
 
 def test_both_ways_in_count_once(machine: fenced.Machine, tenant: fenced.Tenant) -> None:
