@@ -64,7 +64,7 @@ class Tenant(msgspec.Struct, frozen=True):
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True):
-    """One look. Whoever takes it asks the driver first, and the fences afterwards."""
+    """One look: the driver is asked first, and the fences afterwards."""
 
     taken_s: float  # of a clock that does not jump
     cards: tuple[Card, ...]

@@ -158,7 +158,7 @@ def _spare_bytes(scene: _Scene) -> int:
 
 
 def _excess(scene: _Scene, beyond_bytes: int) -> tuple[_Key, facts.Finding]:
-    """Whoever of the tenant hides most has it; which process that is may change meanwhile."""
+    """The process that hides most stands for the tenant; it may be another one in the next look."""
     process, held_bytes = max(
         scene.held, key=lambda each: (scene.hidden_bytes(*each), each[0].started_ticks)
     )

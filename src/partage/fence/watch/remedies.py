@@ -11,7 +11,7 @@ from partage.fence.watch.facts import Then
 
 
 def proper(wanted: Then, finding: facts.Finding) -> Then:
-    """What is done of what is wanted: who takes nothing from others is told of, and left alone.
+    """What is really done: a process that takes nothing from others is told of, and left alone.
 
     An honest program that no fence gets into, for another C library say, is found as well.
     """
