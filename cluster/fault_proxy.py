@@ -127,7 +127,7 @@ class FaultProxy:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(_PATIENCE_S)
 
     async def _close(self) -> None:
-        await self._doors.shut()
+        await self._doors.close()
         others = asyncio.all_tasks() - {asyncio.current_task()}
         for task in others:
             task.cancel()

@@ -7,9 +7,13 @@ decides what happens in between, is :mod:`cluster.fault_proxy`.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import socket
 import ssl
+import weakref
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import yarl
@@ -22,6 +26,7 @@ Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 _BACKLOG = 128
 _KEEP_ALIVE_S = 3600.0
+_POLL_S = 0.01
 _OF_ONE_HOP = {"connection", "content-length", "host", "keep-alive", "transfer-encoding"}
 _NOT_OURS = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")  # for the client to choose
 
@@ -35,6 +40,7 @@ class Doors:
         self._pair = pair
         self._protocol: web.Server | None = None
         self._listening: asyncio.Server | None = None
+        self._clients: weakref.WeakSet[socket.socket] = weakref.WeakSet()
 
     async def open(self) -> None:
         """Let clients in."""
@@ -44,8 +50,12 @@ class Doors:
             self._protocol = web.Server(
                 self._handler, access_log=None, keepalive_timeout=_KEEP_ALIVE_S
             )
+        address = (processes.LOOPBACK, self._port)
         self._listening = await asyncio.get_running_loop().create_server(
-            self._protocol, processes.LOOPBACK, self._port, ssl=self._context(), backlog=_BACKLOG
+            self._protocol,
+            sock=_Listener(address, self._clients),
+            ssl=self._context(),
+            backlog=_BACKLOG,
         )
 
     async def shut(self) -> None:
@@ -60,11 +70,36 @@ class Doors:
         for connection in [] if self._protocol is None else self._protocol.connections:
             if connection.transport is not None:
                 connection.transport.abort()
+        for client in list(self._clients):  # also those in the middle of a handshake
+            with contextlib.suppress(OSError):
+                client.shutdown(socket.SHUT_RDWR)
+
+    async def close(self) -> None:
+        """Refuse clients, and wait until the last one is gone."""
+        await self.shut()
+        while any(each.fileno() >= 0 for each in list(self._clients)):  # noqa: ASYNC110 -- no event
+            await asyncio.sleep(_POLL_S)
 
     def _context(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(*self._pair)
         return context
+
+
+class _Listener(socket.socket):
+    """Knows whom it has let in: asyncio shows a client only when its handshake has ended."""
+
+    def __init__(self, address: tuple[str, int], clients: weakref.WeakSet[socket.socket]) -> None:
+        super().__init__(socket.AF_INET, socket.SOCK_STREAM)
+        self._clients = clients
+        self.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.bind(address)
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        """The next client, which is remembered."""
+        client, address = super().accept()
+        self._clients.add(client)
+        return client, address
 
 
 class Upstream:

@@ -1,7 +1,9 @@
 """Ways around the fence for tests, for a user in a container without any privileges.
 
 A library whose SONAME is the fence's path: a loader which has it does not load the fence once more.
-And a user namespace, in which the user may mount nothing over the loader's list.
+And a user namespace, in which the user may mount nothing over the loader's list. Neither is enough
+while the fence stands in the driver's place as well; so the driver behind it comes first, by its
+other name.
 """
 
 from __future__ import annotations
@@ -11,9 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from cluster import api, objects
+from partage.fence import originals
 from tests.native import fenced
 
 FENCE = "/etc/partage/fence/libpartage.so"
+DRIVER = f"/etc/partage/fence/{originals.BEHIND[originals.CUDA]}"
 NAME = "own"
 # As hard as a pod can be made from outside.
 LOCKED = {
@@ -45,12 +49,13 @@ def pod(name: str, limits: dict[str, int], **spec: Any) -> api.Object:
     return objects.running_pod(name, container, volumes=volumes, **spec)
 
 
-def renamed(mib: int) -> tuple[str, ...]:
+def renamed(mib: int, driver: str = DRIVER) -> tuple[str, ...]:
     """Take so much of the card behind the library, and keep it."""
-    return "env", "LD_PRELOAD=/own/nothing.so", "gpu", "hold", str(mib)
+    return "env", f"LD_PRELOAD=/own/nothing.so:{driver}", "gpu", "hold", str(mib)
 
 
-def covered(mib: int) -> tuple[str, ...]:
+def covered(mib: int, driver: str = DRIVER) -> tuple[str, ...]:
     """The same, where the loader's list of libraries is empty."""
-    inside = f"mount --bind /dev/null /etc/ld.so.preload && exec gpu hold {mib}"
+    held = f"LD_PRELOAD={driver} exec gpu hold {mib}"
+    inside = f"mount --bind /dev/null /etc/ld.so.preload && {held}"
     return "unshare", "--user", "--map-root-user", "--mount", "sh", "-c", inside

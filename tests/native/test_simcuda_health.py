@@ -243,7 +243,7 @@ def test_simsmi_says_what_it_does_not_understand(
     """With a code that scripts can tell apart, and does nothing."""
     done = simsmi(machine, *words)
     assert (done.returncode, done.stdout) == (code, "")
-    assert done.stderr.startswith("simsmi: ")
+    assert done.stderr.startswith("simsmi")
     assert machine.observer("card_memory()")["total"] == 16 * GIB
 
 

@@ -108,6 +108,18 @@ def test_it_is_ended_and_its_neighbour_gets_its_share(
     assert site.said("greedy", "gpu", "try", "1500") == "held\n"
 
 
+@pytest.mark.parametrize("way", [escapes.renamed, escapes.covered])
+def test_to_be_rid_of_the_preload_is_not_enough(
+    site: Site, pair: str, way: Callable[[int, str], tuple[str, ...]]
+) -> None:
+    """What the program finds as the driver is the fence."""
+    refused = site.exec("greedy", *way(EXCESS_MIB, ""))
+    # In a user namespace the files of the fence are nobody's that it could believe: it is closed.
+    assert refused.returncode == 1
+    assert refused.stdout in ("CUDA_ERROR_OUT_OF_MEMORY\n", "CUDA_ERROR_NOT_PERMITTED\n")
+    assert site.said("neighbour", "gpu", "try", "7900") == "held\n"
+
+
 def test_it_is_told_where_that_was_chosen(
     site: Site, pair: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
