@@ -38,3 +38,12 @@ def findings(
         sample = look(machine, tenant, *members, taken_s=1000.0 + 0.5 * number)
         known = judgement.judged(known, sample)
     return known.findings
+
+
+def finds(machine: fenced.Machine, tenant: fenced.Tenant, escaped: int, honest: int) -> bool:
+    """Whether the one process is named, with all it holds, and not the other."""
+    found = findings(machine, tenant, escaped, honest)
+    held_bytes = machine.truth()[escaped]
+    return bool(found) and {(each.process.pid, each.held_bytes) for each in found} == {
+        (escaped, held_bytes)
+    }

@@ -15,7 +15,9 @@ from tests.native.fenced import FENCE, GIB, LIBRARIES, MIB, OUT_OF_MEMORY
 
 DRIVER = LIBRARIES / "libcuda.so.1"
 CALLS = ("cuInit", "cuDevicePrimaryCtxRetain", "cuCtxSetCurrent", "cuMemAlloc_v2")
-TOO_MUCH = 3 * GIB  # of a quota of one
+MOST = 700 * MIB  # of a GiB, beside a context
+NOT_SUPPORTED = 801
+TOO_MUCH = 2 * GIB  # of a quota of one
 
 
 @pytest.fixture
@@ -29,6 +31,11 @@ def told(process: fenced.Process) -> fenced.Process:
     source = (fenced.HERE / "around.py").read_text()
     process(f"exec({source!r}, globals())")
     return process
+
+
+def start(tenant: fenced.Tenant, **changes: str) -> fenced.Process:
+    """The same, behind the fence by both ways in."""
+    return told(tenant.machine.start(tenant.whole_environment, **changes))
 
 
 def link(folder: Path) -> str:
@@ -62,26 +69,20 @@ def test_the_driver_is_held_by_whatever_name_it_is_opened(
     assert tenant.counted() == tenant.machine.truth()
 
 
-def unset(tenant: fenced.Tenant, _folder: Path) -> fenced.Process:
-    """Started without the preload."""
-    process = told(tenant.machine.start())
-    assert process(f"takes(ctypes.CDLL('libcuda.so.1'), {TOO_MUCH})") == 0
-    return process
-
-
-def soname(tenant: fenced.Tenant, folder: Path) -> fenced.Process:
-    """Behind a library that the loader takes for the fence, since it is called like it."""
-    flags = ("-shared", "-fPIC", f"-Wl,-soname,{FENCE}")
-    other = fenced.compiled(folder / "nothing.so", "nothing.c", *flags)
-    process = told(tenant.start(LD_PRELOAD=f"{other} {FENCE}"))
-    assert process(f"takes(ctypes.CDLL('libcuda.so.1'), {TOO_MUCH})") == 0
-    return process
-
-
 def forged(tenant: fenced.Tenant, _folder: Path) -> fenced.Process:
     """With limits of its own, where the environment names them."""
     other = tenant.machine.tenant("forged", memory_bytes=8 * GIB)
-    process = told(other.start())
+    process = start(other)
+    assert process(f"takes(ctypes.CDLL('libcuda.so.1'), {TOO_MUCH})") == 0
+    return process
+
+
+def interposed(tenant: fenced.Tenant, folder: Path) -> fenced.Process:
+    """Behind an `open` that gives the fence limits of the program's own."""
+    other = tenant.machine.tenant("forged", memory_bytes=8 * GIB)
+    liar = fenced.compiled(folder / "liar.so", "liar.c", "-shared", "-fPIC")
+    preload = f"{liar} {tenant.whole_environment['LD_PRELOAD']}"
+    process = start(tenant, LD_PRELOAD=preload, LIAR_LIMITS=str(other.folder / "limits"))
     assert process(f"takes(ctypes.CDLL('libcuda.so.1'), {TOO_MUCH})") == 0
     return process
 
@@ -89,15 +90,22 @@ def forged(tenant: fenced.Tenant, _folder: Path) -> fenced.Process:
 def address(tenant: fenced.Tenant, _folder: Path) -> fenced.Process:
     """With addresses out of the driver's file."""
     offsets = {name: _offset(DRIVER, name) for name in CALLS}
-    process = told(tenant.start())
+    process = start(tenant)
     assert process(f"by_address({str(DRIVER)!r}, {offsets}, {TOO_MUCH})") == 0
+    return process
+
+
+def tables(tenant: fenced.Tenant, _folder: Path) -> fenced.Process:
+    """With addresses out of the loader's lists and the driver's symbols, as they lie in memory."""
+    process = start(tenant)
+    assert process(f"by_the_tables({CALLS}, {TOO_MUCH})") == 0
     return process
 
 
 def patch(tenant: fenced.Tenant, _folder: Path) -> fenced.Process:
     """With a wrapper that was written over."""
     places = _offset(FENCE, "cuMemAlloc_v2"), _offset(DRIVER, "cuMemAlloc_v2")
-    process = told(tenant.start())
+    process = start(tenant)
     words = f"{str(FENCE)!r}, {str(DRIVER)!r}, {places[0]}, {places[1]}, {TOO_MUCH}"
     assert process(f"by_a_patch({words})") == 0
     return process
@@ -106,7 +114,7 @@ def patch(tenant: fenced.Tenant, _folder: Path) -> fenced.Process:
 def remap(tenant: fenced.Tenant, _folder: Path) -> fenced.Process:
     """With other limits where the fence has mapped its own."""
     offset = layout.Limits.card.offset + layout.LimitsCard.memory_bytes.offset
-    process = told(tenant.start())
+    process = start(tenant)
     path = str(tenant.folder / "limits")
     assert process(f"by_other_limits({path!r}, {offset}, {TOO_MUCH})") == 0
     return process
@@ -115,7 +123,7 @@ def remap(tenant: fenced.Tenant, _folder: Path) -> fenced.Process:
 def word(tenant: fenced.Tenant, _folder: Path) -> fenced.Process:
     """With a region that says what it likes."""
     offset = layout.Region.used_bytes.offset + 8  # of the first card and the second slot
-    process = told(tenant.start())
+    process = start(tenant)
     path = str(tenant.folder / "region")
     assert process(f"by_its_own_word({path!r}, {offset}, {TOO_MUCH}, {512 * MIB})") == 0
     return process
@@ -130,7 +138,7 @@ def _offset(path: Path, name: str) -> int:
     return next(int(row[0], 16) for row in rows if row[-1].partition("@")[0] == name)
 
 
-@pytest.mark.parametrize("way", [unset, soname, forged, address, patch, remap, word])
+@pytest.mark.parametrize("way", [forged, interposed, address, tables, patch, remap, word])
 def test_who_gets_out_is_found(
     machine: fenced.Machine,
     tenant: fenced.Tenant,
@@ -141,7 +149,22 @@ def test_who_gets_out_is_found(
     honest = tenant.started()
     escaped = way(tenant, tmp_path)
     assert machine.truth()[escaped.pid] >= TOO_MUCH
-    found = looks.findings(machine, tenant, escaped.pid, honest.pid)
-    assert {each.process.pid for each in found} == {escaped.pid}
-    assert found[0].held_bytes == machine.truth()[escaped.pid]
-    assert found[0].beyond_bytes >= TOO_MUCH - GIB
+    assert looks.finds(machine, tenant, escaped.pid, honest.pid)
+
+
+def test_slots_that_are_let_go_of_are_found(machine: fenced.Machine, tenant: fenced.Tenant) -> None:
+    """Two processes have almost all of the quota, each; what is not counted is found."""
+    first, second = start(tenant), start(tenant)
+    for process in (first, second):
+        assert process(f"takes(ctypes.CDLL('libcuda.so.1'), {MOST})") == 0
+        assert process(f"lets_go({str(tenant.folder / 'region')!r})") is True
+    found = looks.findings(machine, tenant, first.pid, second.pid)
+    assert {each.process.pid for each in found} <= {first.pid, second.pid}
+    assert found[0].real_bytes == sum(machine.truth().values()) > GIB
+
+
+def test_the_simulated_driver_gives_out_no_tables(machine: fenced.Machine) -> None:
+    """What cuGetExportTable gives a program is not tried: here it gives nothing."""
+    process = machine.start()
+    process("context()")
+    assert process("answer('cuGetExportTable', byref(c_uint64()), b'0' * 16)") == NOT_SUPPORTED

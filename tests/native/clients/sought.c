@@ -1,5 +1,6 @@
 /* Takes 100 MiB and then 2 GiB of the first card, with functions that were found in one of many ways,
- * and prints the results. As a program it is told the way; as a library, `take` is. */
+ * and prints the results. As a program it is told the way, and keeps all until its input ends; as a
+ * library, `take` is told. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stddef.h>
@@ -57,6 +58,8 @@ __attribute__((visibility("default"))) int take(const char *way)
 {
     if (!strcmp(way, "linked"))
         return take_as_linked();
+    if (strchr(way, '/'))
+        return take_with(find_plainly, dlopen(way, RTLD_NOW));
     if (!strcmp(way, "next"))
         return take_with(find_plainly, RTLD_NEXT);
     if (!strcmp(way, "namespace"))
@@ -82,11 +85,19 @@ static int take_as_linked(void)
 static int take_as_linked(void) { return 1; }
 #endif
 
+static int take_by(const char *way, const char *path)
+{
+    void *library = dlopen(path, RTLD_NOW | RTLD_DEEPBIND);
+    int (*taker)(const char *) = library ? (int (*)(const char *))dlsym(library, "take") : NULL;
+    return taker ? taker(way) : (puts(dlerror()), 1);
+}
+
 int main(int count, char **arguments)
 {
-    if (count < 3)
-        return count == 2 ? take(arguments[1]) : 2;
-    void *library = dlopen(arguments[2], RTLD_NOW | RTLD_DEEPBIND);
-    int (*taker)(const char *) = library ? (int (*)(const char *))dlsym(library, "take") : NULL;
-    return taker ? taker(arguments[1]) : (puts(dlerror()), 1);
+    if (count < 2)
+        return 2;
+    int result = count == 2 ? take(arguments[1]) : take_by(arguments[1], arguments[2]);
+    fflush(stdout);
+    getchar();
+    return result;
 }

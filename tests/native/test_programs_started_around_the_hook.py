@@ -1,0 +1,201 @@
+"""Programs that no preload reaches get out and are found, or are held in the driver's place."""
+
+from __future__ import annotations
+
+import functools
+import os
+import platform
+import subprocess
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from native import building
+from tests import leaving_out
+from tests.native import fenced, looks
+from tests.native.fenced import CLIENTS, FENCE, GIB, LIBRARIES, OUT_OF_MEMORY
+
+HELD, ESCAPED = f"0 0 {OUT_OF_MEMORY}", "0 0 0"  # 100 MiB and then 2 GiB, of a quota of one
+# access and faccessat, by which loaders ask whether there is a list
+ACCESS = {"x86_64": "21,269,439", "aarch64": "48,439"}
+LOADERS = {"x86_64": "/lib64/ld-linux-x86-64.so.2", "aarch64": "/lib/ld-linux-aarch64.so.1"}
+LIST = "/etc/ld.so.preload"
+NOBODY = 65534
+OWN_NAMESPACE = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-c")
+
+
+_SAME: Mapping[str, str] = {}
+
+
+class Start(NamedTuple):
+    """How a program is started, and what of its environment is different then."""
+
+    command: list[str]
+    changes: Mapping[str, str] = _SAME
+
+
+Way = Callable[[dict[str, str], Path], Start]
+
+
+def taker(folder: Path, *, static: bool = False) -> str:
+    """A program that takes too much, and keeps it until its input ends."""
+    includes = [f"-isystem{headers}" for headers in building.headers()]
+    compiler = building.system_compiler("-static" if static else "-g", *includes)
+    try:
+        return str(compiler.link(folder / "taker", [CLIENTS / "sought.c"], "-ldl"))
+    except building.CannotBuild as error:
+        leaving_out.leave_out("a libc to link with statically", str(error).splitlines()[-1])
+
+
+def unset(_environment: dict[str, str], folder: Path) -> Start:
+    """Without the variable."""
+    return Start([taker(folder), "by the program"], {"LD_PRELOAD": ""})
+
+
+def soname(environment: dict[str, str], folder: Path) -> Start:
+    """Behind a library that the loader takes for the fence, since it is called like it."""
+    fence = environment["LD_PRELOAD"]
+    flags = ("-shared", "-fPIC", f"-Wl,-soname,{fence}")
+    other = fenced.compiled(folder / "nothing.so", "nothing.c", *flags)
+    return Start([taker(folder), "by the program"], {"LD_PRELOAD": f"{other} {fence}"})
+
+
+def statically(_environment: dict[str, str], folder: Path) -> Start:
+    """Without a loader that would read the variable."""
+    return Start([taker(folder, static=True), "by the program"])
+
+
+def listed(folder: Path, *command: str) -> Start:
+    """Preloaded as in a container: by a list that whoever starts the program cannot change."""
+    etc = folder / "etc"
+    etc.mkdir(exist_ok=True)
+    (etc / Path(LIST).name).write_text(f"{FENCE}\n")
+    inside = [*OWN_NAMESPACE, 'mount --bind "$0" /etc && exec "$@"', str(etc)]
+    ran = subprocess.run([*inside, "true"], capture_output=True, text=True, check=False)
+    if ran.returncode:
+        leaving_out.leave_out("a user namespace", ran.stderr.strip())
+    return Start([*inside, *command], {"LD_PRELOAD": ""})
+
+
+def by_the_list(_environment: dict[str, str], folder: Path) -> Start:
+    """As it should be."""
+    return listed(folder, taker(folder), "by the program")
+
+
+def unanswered(_environment: dict[str, str], folder: Path) -> Start:
+    """Where the loader's question for the list is not answered (seccomp)."""
+    launcher = fenced.compiled(folder / "unanswered", "unanswered.c")
+    words = (str(launcher), ACCESS[platform.machine()], taker(folder), "by the program")
+    return listed(folder, *words)
+
+
+def covered(_environment: dict[str, str], folder: Path) -> Start:
+    """Where an empty list is mounted over it, in a user namespace of the program's own."""
+    words = (f'mount --bind /dev/null {LIST} && exec "$0" "$@"', taker(folder), "by the program")
+    return listed(folder, *OWN_NAMESPACE, *words)
+
+
+def loader(_environment: dict[str, str], folder: Path) -> Start:
+    """By a loader that knows of another list."""
+    program, own = taker(folder), folder / "loader"
+    content = Path(LOADERS[platform.machine()]).read_bytes()
+    assert LIST.encode() in content
+    own.write_bytes(content.replace(LIST.encode(), LIST.upper().encode()))
+    own.chmod(0o755)
+    return listed(folder, str(own), program, "by the program")
+
+
+def looked_up(_environment: dict[str, str], folder: Path, way: str) -> Start:
+    """By a lookup that passes a preloaded dlsym by."""
+    return Start([taker(folder), way])
+
+
+def deeply(_environment: dict[str, str], folder: Path) -> Start:
+    """By a library that finds its own before ours (RTLD_DEEPBIND)."""
+    library = fenced.compiled(folder / "libdeep.so", "sought.c", "-shared", "-fPIC")
+    return Start([taker(folder), "by itself", str(library)])
+
+
+def behind(_environment: dict[str, str], folder: Path) -> Start:
+    """By a library that asks for what comes after it, and so after the preload (RTLD_NEXT)."""
+    library = fenced.compiled(folder / "libnext.so", "sought.c", "-shared", "-fPIC")
+    sources = [CLIENTS / "seeker.c", library, LIBRARIES / "libcuda.so.1"]
+    compiler = building.system_compiler("-Wl,--no-as-needed")
+    return Start([str(compiler.link(folder / "seeker", sources))])
+
+
+def group(_environment: dict[str, str], folder: Path) -> Start:
+    """With other rights than its user's, so that the loader believes no variable."""
+    if os.geteuid():
+        leaving_out.leave_out("root", "to make a set-group-ID program")
+    program = taker(folder)
+    os.chown(program, 0, NOBODY)
+    Path(program).chmod(0o2755)
+    return Start([program, str(LIBRARIES / "libcuda.so.1")])
+
+
+def named(_environment: dict[str, str], folder: Path) -> Start:
+    """Statically linked, with the driver by its path."""
+    return Start([taker(folder, static=True), str(LIBRARIES / "libcuda.so.1")])
+
+
+PLACED = [unset, soname, statically, unanswered, covered, loader]
+LOOKUPS = [functools.partial(looked_up, way=way) for way in ("libc", "version", "namespace")]
+
+
+def begun(
+    machine: fenced.Machine, environment: dict[str, str], folder: Path, way: Way
+) -> tuple[fenced.Process, str]:
+    """A program that was started so, and what came of it."""
+    start = way(environment, folder)
+    process = machine.run_in_background(start.command, {**environment, **start.changes})
+    return process, process.line()
+
+
+def name_of(way: Way) -> str:
+    """For people who read the tests' names."""
+    return way.keywords["way"] if isinstance(way, functools.partial) else way.__name__
+
+
+@pytest.mark.parametrize("way", [*PLACED, *LOOKUPS, deeply, behind, group], ids=name_of)
+def test_past_the_preload_alone_it_gets_out_and_is_found(
+    machine: fenced.Machine, tenant: fenced.Tenant, tmp_path: Path, way: Way
+) -> None:
+    """It holds twice its quota, and the watch names the process and what it holds."""
+    honest = tenant.started()
+    escaped, said = begun(machine, tenant.environment, tmp_path, way)
+    assert said == ESCAPED
+    assert machine.truth()[escaped.pid] > 2 * GIB
+    assert looks.finds(machine, tenant, escaped.pid, honest.pid)
+
+
+@pytest.mark.parametrize("way", PLACED, ids=name_of)
+def test_in_the_drivers_place_it_is_held(
+    machine: fenced.Machine, tenant: fenced.Tenant, tmp_path: Path, way: Way
+) -> None:
+    """Nobody has to preload what is found with the driver; and it is counted."""
+    process, said = begun(machine, tenant.whole_environment, tmp_path, way)
+    assert said == HELD
+    assert tenant.counted() == machine.truth()
+    assert list(tenant.counted()) == [process.pid]
+
+
+@pytest.mark.parametrize("way", [group, named], ids=name_of)
+def test_past_both_ways_in_it_is_found_all_the_same(
+    machine: fenced.Machine, tenant: fenced.Tenant, tmp_path: Path, way: Way
+) -> None:
+    """A driver that is opened by its path, by a program that nothing can be preloaded into."""
+    honest = machine.start(tenant.whole_environment)
+    honest("context()")
+    escaped, said = begun(machine, tenant.whole_environment, tmp_path, way)
+    assert said == ESCAPED
+    assert looks.finds(machine, tenant, escaped.pid, honest.pid)
+
+
+def test_the_list_alone_holds_whoever_leaves_it_alone(
+    machine: fenced.Machine, tenant: fenced.Tenant, tmp_path: Path
+) -> None:
+    """So it is what was done about the list that lets the others out."""
+    assert begun(machine, tenant.environment, tmp_path, by_the_list)[1] == HELD
