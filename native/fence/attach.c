@@ -93,9 +93,8 @@ static bool trusted(int file, bool fixed)
     return about.st_uid == 0 || (!fixed && about.st_uid == geteuid());
 }
 
-static bool attach_limits(const char *path, bool fixed)
+static bool attach_limits(int file, const char *path, bool fixed)
 {
-    int file = open(path, O_RDONLY | O_CLOEXEC);
     if (file < 0)
         return fence_break("cannot be read", path), false;
     if (!trusted(file, fixed))
@@ -110,18 +109,31 @@ static bool attach_limits(const char *path, bool fixed)
     return fence_limits;
 }
 
+static const char *named_path(void)
+{
+    const char *path = getenv("PARTAGE_LIMITS");
+    if (!path || strlen(path) >= sizeof folder)
+        return fence_break("is not set to the tenant's limits", "PARTAGE_LIMITS"), NULL;
+    if (*path != '/')
+        return fence_break("is no absolute path", path), NULL;
+    return path;
+}
+
+static int open_limits(const char *path) { return open(path, O_RDONLY | O_CLOEXEC); }
+
+/* Opened at once, as a loader opens its files: to ask first whether the file is there is a question
+ * that a program can have refused (seccomp), and go on. Only a file that is not there lets others
+ * be named. */
 static bool find_limits(void)
 {
-    const char *named = getenv("PARTAGE_LIMITS");
-    bool fixed = access(FIXED_PATH, F_OK) == 0 || errno == EACCES;
-    const char *path = fixed ? FIXED_PATH : named;
-    if (!path || strlen(path) >= sizeof folder)
-        return fence_break("is not set to the tenant's limits", "PARTAGE_LIMITS"), false;
-    if (*path != '/')
-        return fence_break("is no absolute path", path), false;
+    const char *path = FIXED_PATH;
+    int file = open_limits(path);
+    bool fixed = file >= 0 || (errno != ENOENT && errno != ENOTDIR);
+    if (!fixed && !(path = named_path()))
+        return false;
     strcpy(folder, path);
     *strrchr(folder, '/') = '\0';
-    return attach_limits(path, fixed);
+    return attach_limits(fixed ? file : open_limits(path), path, fixed);
 }
 
 static int open_beside(const char *name, char path[PATH_BYTES + 24])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import platform
 import select
 import subprocess
 import sys
@@ -31,6 +32,8 @@ HERE = Path(__file__).parent
 CLIENTS = HERE / "clients"
 LIBRARIES = refreshing.LIB / "simulated"
 FENCE = refreshing.LIB / "libpartage.so"
+# access, faccessat and faccessat2: whether a file is there, without opening it
+ACCESS_CALLS = {"x86_64": "21,269,439", "aarch64": "48,439"}[platform.machine()]
 TIMEOUT_S = 120  # of one program; far more than any of them needs
 
 
@@ -254,6 +257,11 @@ def compiled(target: Path, source: str, *flags: str) -> Path:
     linked = [] if "-shared" in flags else [LIBRARIES / "libcuda.so.1"]
     compiler = building.system_compiler(*(f"-isystem{folder}" for folder in building.headers()))
     return compiler.link(target, [CLIENTS / source, *linked], "-pthread", *flags, "-ldl")
+
+
+def unanswered(folder: Path, calls: str) -> list[str]:
+    """How a program is started whose system calls of these numbers are not answered."""
+    return [str(compiled(folder / "unanswered", "unanswered.c")), calls]
 
 
 @contextlib.contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -174,7 +174,9 @@ MOUNTS = {
 }
 
 
-def at_the_fixed_path(tenant: fenced.Tenant, how: str = "bound", **changes: str) -> fenced.Process:
+def at_the_fixed_path(
+    tenant: fenced.Tenant, how: str = "bound", launcher: Sequence[str] = (), **changes: str
+) -> fenced.Process:
     """A program in a mount namespace where the tenant's folder is /etc/partage/fence."""
     if os.geteuid():
         leaving_out.leave_out("root", "to mount something at /etc")
@@ -186,7 +188,7 @@ def at_the_fixed_path(tenant: fenced.Tenant, how: str = "bound", **changes: str)
         leaving_out.leave_out(f"a mount that is {how}", tried.stderr.decode().strip())
     client = [sys.executable, "-I", "-S", str(fenced.HERE / "client.py")]
     environment = {"LD_PRELOAD": str(fenced.FENCE), **changes}
-    return tenant.machine.run_in_background([*inside, *client], environment)
+    return tenant.machine.run_in_background([*inside, *launcher, *client], environment)
 
 
 def test_the_fixed_path_comes_before_the_variable(machine: fenced.Machine) -> None:
@@ -200,6 +202,19 @@ def test_the_fixed_path_comes_before_the_variable(machine: fenced.Machine) -> No
         assert list(small.counted()) == [process.pid]
         assert process.end() == ""
     assert large.counted() == {}
+
+
+def test_the_fixed_path_is_found_where_questions_are_not_answered(
+    machine: fenced.Machine, tmp_path: Path
+) -> None:
+    """A tenant that has its own system calls refused (seccomp) cannot choose limits by that."""
+    small, large = machine.tenant("small"), machine.tenant("large", memory_bytes=8 * GIB)
+    launcher = fenced.unanswered(tmp_path, fenced.ACCESS_CALLS)
+    named = str(large.folder / "limits")
+    process = at_the_fixed_path(small, launcher=launcher, PARTAGE_LIMITS=named)
+    process("context()")
+    assert process.code("alloc(GIB)") == OUT_OF_MEMORY
+    assert list(small.counted()) == [process.pid]
 
 
 def test_limits_at_the_fixed_path_are_roots(machine: fenced.Machine) -> None:

@@ -13,14 +13,14 @@ from typing import NamedTuple
 import pytest
 
 from native import building
+from partage.fence import layout
 from tests import leaving_out
 from tests.native import fenced, looks
 from tests.native.fenced import CLIENTS, FENCE, GIB, LIBRARIES, OUT_OF_MEMORY
 
 HELD, ESCAPED = f"0 0 {OUT_OF_MEMORY}", "0 0 0"  # 100 MiB and then 2 GiB, of a quota of one
-# access and faccessat, by which loaders ask whether there is a list
-ACCESS = {"x86_64": "21,269,439", "aarch64": "48,439"}
 LOADERS = {"x86_64": "/lib64/ld-linux-x86-64.so.2", "aarch64": "/lib/ld-linux-aarch64.so.1"}
+LIMITS = "/etc/partage/fence/limits"
 LIST = "/etc/ld.so.preload"
 NOBODY = 65534
 OWN_NAMESPACE = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-c")
@@ -67,44 +67,56 @@ def statically(_environment: dict[str, str], folder: Path) -> Start:
     return Start([taker(folder, static=True), "by the program"])
 
 
-def listed(folder: Path, *command: str) -> Start:
-    """Preloaded as in a container: by a list that whoever starts the program cannot change."""
+def listed(environment: dict[str, str], folder: Path, *command: str) -> Start:
+    """As in a container: with a list and limits that whoever starts the program cannot change."""
     etc = folder / "etc"
-    etc.mkdir(exist_ok=True)
+    (etc / "partage/fence").mkdir(parents=True)
     (etc / Path(LIST).name).write_text(f"{FENCE}\n")
-    inside = [*OWN_NAMESPACE, 'mount --bind "$0" /etc && exec "$@"', str(etc)]
+    mounts = f'mount --bind "$0" /etc && mount --bind "$1" {Path(LIMITS).parent}'
+    tenant = Path(environment["PARTAGE_LIMITS"]).parent
+    inside = [*OWN_NAMESPACE, f'{mounts} && shift && exec "$@"', str(etc), str(tenant)]
     ran = subprocess.run([*inside, "true"], capture_output=True, text=True, check=False)
     if ran.returncode:
         leaving_out.leave_out("a user namespace", ran.stderr.strip())
-    return Start([*inside, *command], {"LD_PRELOAD": ""})
+    return Start([*inside, *command], {"LD_PRELOAD": "", "PARTAGE_LIMITS": ""})
 
 
-def by_the_list(_environment: dict[str, str], folder: Path) -> Start:
+def by_the_list(environment: dict[str, str], folder: Path) -> Start:
     """As it should be."""
-    return listed(folder, taker(folder), "by the program")
+    return listed(environment, folder, taker(folder), "by the program")
 
 
-def unanswered(_environment: dict[str, str], folder: Path) -> Start:
+def unanswered(environment: dict[str, str], folder: Path) -> Start:
     """Where the loader's question for the list is not answered (seccomp)."""
-    launcher = fenced.compiled(folder / "unanswered", "unanswered.c")
-    words = (str(launcher), ACCESS[platform.machine()], taker(folder), "by the program")
-    return listed(folder, *words)
+    launcher = fenced.unanswered(folder, fenced.ACCESS_CALLS)
+    return listed(environment, folder, *launcher, taker(folder), "by the program")
 
 
-def covered(_environment: dict[str, str], folder: Path) -> Start:
+def covered(environment: dict[str, str], folder: Path) -> Start:
     """Where an empty list is mounted over it, in a user namespace of the program's own."""
     words = (f'mount --bind /dev/null {LIST} && exec "$0" "$@"', taker(folder), "by the program")
-    return listed(folder, *OWN_NAMESPACE, *words)
+    return listed(environment, folder, *OWN_NAMESPACE, *words)
 
 
-def loader(_environment: dict[str, str], folder: Path) -> Start:
+def loader(environment: dict[str, str], folder: Path) -> Start:
     """By a loader that knows of another list."""
     program, own = taker(folder), folder / "loader"
     content = Path(LOADERS[platform.machine()]).read_bytes()
     assert LIST.encode() in content
     own.write_bytes(content.replace(LIST.encode(), LIST.upper().encode()))
     own.chmod(0o755)
-    return listed(folder, str(own), program, "by the program")
+    return listed(environment, folder, str(own), program, "by the program")
+
+
+def mounted(environment: dict[str, str], folder: Path) -> Start:
+    """Where limits of the program's own are mounted over them; there its user counts as root."""
+    content = bytearray(Path(environment["PARTAGE_LIMITS"]).read_bytes())
+    at = layout.Limits.card.offset + layout.LimitsCard.memory_bytes.offset
+    content[at : at + 8] = (8 * GIB).to_bytes(8, "little")
+    own = folder / "limits"
+    own.write_bytes(content)
+    words = (f'mount --bind "$0" {LIMITS} && exec "$@"', str(own), taker(folder), "by the program")
+    return listed(environment, folder, *OWN_NAMESPACE, *words)
 
 
 def looked_up(_environment: dict[str, str], folder: Path, way: str) -> Start:
@@ -159,7 +171,7 @@ def name_of(way: Way) -> str:
     return way.keywords["way"] if isinstance(way, functools.partial) else way.__name__
 
 
-@pytest.mark.parametrize("way", [*PLACED, *LOOKUPS, deeply, behind, group], ids=name_of)
+@pytest.mark.parametrize("way", [*PLACED, *LOOKUPS, deeply, behind, group, mounted], ids=name_of)
 def test_past_the_preload_alone_it_gets_out_and_is_found(
     machine: fenced.Machine, tenant: fenced.Tenant, tmp_path: Path, way: Way
 ) -> None:
@@ -182,11 +194,11 @@ def test_in_the_drivers_place_it_is_held(
     assert list(tenant.counted()) == [process.pid]
 
 
-@pytest.mark.parametrize("way", [group, named], ids=name_of)
+@pytest.mark.parametrize("way", [group, named, mounted], ids=name_of)
 def test_past_both_ways_in_it_is_found_all_the_same(
     machine: fenced.Machine, tenant: fenced.Tenant, tmp_path: Path, way: Way
 ) -> None:
-    """A driver that is opened by its path, by a program that nothing can be preloaded into."""
+    """No preload, and the driver by its path; or limits that are not the tenant's."""
     honest = machine.start(tenant.whole_environment)
     honest("context()")
     escaped, said = begun(machine, tenant.whole_environment, tmp_path, way)
