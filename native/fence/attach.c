@@ -14,8 +14,12 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#ifndef SYS_mseal
+#define SYS_mseal 462
+#endif
 #define FIXED_PATH "/etc/partage/fence/limits"
 #define TOLD "PARTAGE_TOLD_CLOSED"
 enum { PATH_BYTES = 1024, REASON_BYTES = 1400 };
@@ -64,6 +68,10 @@ void fence_watch_launches(bool watch)
         stand_broken(); /* it broke meanwhile */
 }
 
+/* From here on the program can neither unmap it nor map something else in its place. Linux 6.10 has
+ * that; where it is not there or not allowed, the watch of the node is what is left. */
+void fence_seal(const void *start, size_t bytes) { syscall(SYS_mseal, start, bytes, 0ul); }
+
 /* The whole file, or NULL with the reason set. */
 static void *map(int file, const char *path, size_t size, uint64_t magic, int protection)
 {
@@ -106,6 +114,8 @@ static bool attach_limits(int file, const char *path, bool fixed)
         fence_break("names more cards than there can be", path);
         fence_limits = NULL;
     }
+    if (fence_limits)
+        fence_seal(fence_limits, sizeof *fence_limits);
     return fence_limits;
 }
 

@@ -50,6 +50,7 @@ bool fence_attach_files(void); /* limits, region and seats alone: NVML needs no 
 int fence_open_seat(int card, unsigned number, int flags);
 int fence_open_region(void); /* a descriptor of the region file of one's own, or -1 */
 bool fence_is_region(int file);
+void fence_seal(const void *start, size_t bytes); /* a mapping that is to stay */
 int fence_open_mark(const char *name); /* makes a file in the tenant's folder; -1: errno says why */
 void say_once(const char *mark, const char *text); /* a line on stderr */
 const char *fence_reason(void); /* why the fence is open or closed, for people */

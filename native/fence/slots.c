@@ -59,6 +59,8 @@ static void keep(int file)
     struct statfs about;
     void *held = mmap(NULL, 1, PROT_NONE, MAP_SHARED, file, 0);
     bool mapped = held != MAP_FAILED && !madvise(held, 1, MADV_DONTFORK);
+    if (mapped)
+        fence_seal(held, 1);
     if (mapped && !fstatfs(file, &about) && about.f_type != OVERLAY_MAGIC)
         close(file);
     else

@@ -13,7 +13,7 @@ import platform
 import select
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ LIBRARIES = refreshing.LIB / "simulated"
 FENCE = refreshing.LIB / "libpartage.so"
 # access, faccessat and faccessat2: whether a file is there, without opening it
 ACCESS_CALLS = {"x86_64": "21,269,439", "aarch64": "48,439"}[platform.machine()]
+SEAL_CALL = "462"  # mseal, on every machine
 TIMEOUT_S = 120  # of one program; far more than any of them needs
 
 
@@ -150,9 +151,14 @@ class Machine:
         count = self.observer("[call('cuInit', 0), visible_devices()]")[1]
         self.uuids = [self.observer(f"uuid({index})") for index in range(count)]
 
-    def start(self, environment: Mapping[str, str] | None = None, **changes: str) -> Process:
+    def start(
+        self,
+        environment: Mapping[str, str] | None = None,
+        launcher: Sequence[str] = (),
+        **changes: str,
+    ) -> Process:
         """Start a program, without a fence unless the environment has one."""
-        command = [sys.executable, "-I", "-S", str(HERE / "client.py")]
+        command = [*launcher, sys.executable, "-I", "-S", str(HERE / "client.py")]
         process = Process(command, {**self.environment, **(environment or {}), **changes})
         self.stack.callback(process.kill)
         return process

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import ctypes
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from partage.fence import layout
+from tests import leaving_out
 from tests.native import fenced, looks
 from tests.native.fenced import FENCE, GIB, LIBRARIES, MIB, OUT_OF_MEMORY
 
 DRIVER = LIBRARIES / "libcuda.so.1"
 CALLS = ("cuInit", "cuDevicePrimaryCtxRetain", "cuCtxSetCurrent", "cuMemAlloc_v2")
-MOST = 700 * MIB  # of a GiB, beside a context
+MOST = 500 * MIB  # of a GiB, beside two contexts
 NOT_SUPPORTED = 801
 TOO_MUCH = 2 * GIB  # of a quota of one
 
@@ -33,9 +35,9 @@ def told(process: fenced.Process) -> fenced.Process:
     return process
 
 
-def start(tenant: fenced.Tenant, **changes: str) -> fenced.Process:
+def start(tenant: fenced.Tenant, launcher: Sequence[str] = (), **changes: str) -> fenced.Process:
     """The same, behind the fence by both ways in."""
-    return told(tenant.machine.start(tenant.whole_environment, **changes))
+    return told(tenant.machine.start(tenant.whole_environment, launcher, **changes))
 
 
 def link(folder: Path) -> str:
@@ -111,13 +113,17 @@ def patch(tenant: fenced.Tenant, _folder: Path) -> fenced.Process:
     return process
 
 
-def remap(tenant: fenced.Tenant, _folder: Path) -> fenced.Process:
-    """With other limits where the fence has mapped its own."""
-    offset = layout.Limits.card.offset + layout.LimitsCard.memory_bytes.offset
-    process = start(tenant)
-    path = str(tenant.folder / "limits")
-    assert process(f"by_other_limits({path!r}, {offset}, {TOO_MUCH})") == 0
+def remap(tenant: fenced.Tenant, folder: Path) -> fenced.Process:
+    """With other limits where the fence has mapped its own, on a kernel that seals no mappings."""
+    process = start(tenant, fenced.unanswered(folder, fenced.SEAL_CALL))
+    assert process(other_limits(tenant)) == 0
     return process
+
+
+def other_limits(tenant: fenced.Tenant) -> str:
+    """What a program is told to do that."""
+    offset = layout.Limits.card.offset + layout.LimitsCard.memory_bytes.offset
+    return f"by_other_limits({str(tenant.folder / 'limits')!r}, {offset}, {TOO_MUCH})"
 
 
 def word(tenant: fenced.Tenant, _folder: Path) -> fenced.Process:
@@ -152,15 +158,31 @@ def test_who_gets_out_is_found(
     assert looks.finds(machine, tenant, escaped.pid, honest.pid)
 
 
-def test_slots_that_are_let_go_of_are_found(machine: fenced.Machine, tenant: fenced.Tenant) -> None:
-    """Two processes have almost all of the quota, each; what is not counted is found."""
-    first, second = start(tenant), start(tenant)
+def test_slots_that_are_let_go_of_are_found(
+    machine: fenced.Machine, tenant: fenced.Tenant, tmp_path: Path
+) -> None:
+    """Without seals: two processes have almost all of the quota, each, and one of them is named."""
+    launcher = fenced.unanswered(tmp_path, fenced.SEAL_CALL)
+    first, second = start(tenant, launcher), start(tenant, launcher)
     for process in (first, second):
         assert process(f"takes(ctypes.CDLL('libcuda.so.1'), {MOST})") == 0
         assert process(f"lets_go({str(tenant.folder / 'region')!r})") is True
     found = looks.findings(machine, tenant, first.pid, second.pid)
     assert {each.process.pid for each in found} <= {first.pid, second.pid}
     assert found[0].real_bytes == sum(machine.truth().values()) > GIB
+
+
+def test_limits_and_slots_stay_where_the_kernel_seals_them(tenant: fenced.Tenant) -> None:
+    """Nothing is mapped in their place, nor are they unmapped; what follows is held and counted."""
+    if ctypes.CDLL(None).syscall(int(fenced.SEAL_CALL), 0, 0, 0):
+        leaving_out.leave_out("a kernel that seals mappings", "Linux has that since 6.10")
+    first, second = start(tenant), start(tenant)
+    assert first(other_limits(tenant)) == OUT_OF_MEMORY
+    assert first(f"takes(ctypes.CDLL('libcuda.so.1'), {MOST - MIB})") == 0
+    assert first(f"lets_go({str(tenant.folder / 'region')!r})") is False
+    second("context()")
+    assert second.code("alloc(100 * MIB)") == OUT_OF_MEMORY
+    assert tenant.counted() == tenant.machine.truth()
 
 
 def test_the_simulated_driver_gives_out_no_tables(machine: fenced.Machine) -> None:
