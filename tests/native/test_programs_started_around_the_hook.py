@@ -92,6 +92,12 @@ def unanswered(environment: dict[str, str], folder: Path) -> Start:
     return listed(environment, folder, *launcher, taker(folder), "by the program")
 
 
+def traced(environment: dict[str, str], folder: Path) -> Start:
+    """Where the loader is made to ask for something else (ptrace)."""
+    launcher = fenced.compiled(folder / "traced", "traced.c")
+    return listed(environment, folder, str(launcher), taker(folder), "by the program")
+
+
 def covered(environment: dict[str, str], folder: Path) -> Start:
     """Where an empty list is mounted over it, in a user namespace of the program's own."""
     words = (f'mount --bind /dev/null {LIST} && exec "$0" "$@"', taker(folder), "by the program")
@@ -153,7 +159,7 @@ def named(_environment: dict[str, str], folder: Path) -> Start:
     return Start([taker(folder, static=True), str(LIBRARIES / "libcuda.so.1")])
 
 
-PLACED = [unset, soname, statically, unanswered, covered, loader]
+PLACED = [unset, soname, statically, unanswered, traced, covered, loader]
 LOOKUPS = [functools.partial(looked_up, way=way) for way in ("libc", "version", "namespace")]
 
 
