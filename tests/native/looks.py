@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from partage.devices import nvml
-from partage.fence import processes
+from partage.fence import processes, tenants
 from partage.fence.watch import facts, judgement, samples
 from tests.native import fenced
 
@@ -41,9 +41,12 @@ def findings(
 
 
 def finds(machine: fenced.Machine, tenant: fenced.Tenant, escaped: int, honest: int) -> bool:
-    """Whether the one process is named, with all it holds, and not the other."""
+    """Whether the one process is named, with what it holds and has too much, and not the other."""
     found = findings(machine, tenant, escaped, honest)
     held_bytes = machine.truth()[escaped]
-    return bool(found) and {(each.process.pid, each.held_bytes) for each in found} == {
-        (escaped, held_bytes)
-    }
+    beyond_bytes = held_bytes - tenants.read(machine.root, tenant.name).limits.cards[0].memory_bytes
+    return bool(found) and all(
+        (each.process.pid, each.held_bytes) == (escaped, held_bytes)
+        and each.beyond_bytes >= beyond_bytes
+        for each in found
+    )

@@ -24,8 +24,6 @@ LIMITS = "/etc/partage/fence/limits"
 LIST = "/etc/ld.so.preload"
 NOBODY = 65534
 OWN_NAMESPACE = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-c")
-
-
 _SAME: Mapping[str, str] = {}
 
 
@@ -159,6 +157,12 @@ def named(_environment: dict[str, str], folder: Path) -> Start:
     return Start([taker(folder, static=True), str(LIBRARIES / "libcuda.so.1")])
 
 
+def first(_environment: dict[str, str], folder: Path) -> Start:
+    """With the driver's own file preloaded instead of the fence, so that its name is taken."""
+    changes = {"LD_PRELOAD": str(LIBRARIES / "libcuda.so.1")}
+    return Start([taker(folder), "by the program"], changes)
+
+
 PLACED = [unset, soname, statically, unanswered, traced, covered, loader]
 LOOKUPS = [functools.partial(looked_up, way=way) for way in ("libc", "version", "namespace")]
 
@@ -200,7 +204,7 @@ def test_in_the_drivers_place_it_is_held(
     assert list(tenant.counted()) == [process.pid]
 
 
-@pytest.mark.parametrize("way", [group, named, mounted], ids=name_of)
+@pytest.mark.parametrize("way", [group, named, first, mounted], ids=name_of)
 def test_past_both_ways_in_it_is_found_all_the_same(
     machine: fenced.Machine, tenant: fenced.Tenant, tmp_path: Path, way: Way
 ) -> None:
