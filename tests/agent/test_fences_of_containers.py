@@ -198,7 +198,7 @@ def test_without_the_library_containers_are_told_their_share(without: fencing.Fe
     told = without.strongest
     assert (told.level, told.available) == (levels.Level.HOOK, False)
     assert "cannot be read" in told.reason
-    assert "python -m native" in told.remedy
+    assert "make native" in told.remedy
 
 
 def test_without_the_library_who_wants_the_fence_is_refused(without: fencing.Fences) -> None:
@@ -207,7 +207,7 @@ def test_without_the_library_who_wants_the_fence_is_refused(without: fencing.Fen
         put(without, minimum="hook")
     assert "hook: " in caught.value.what
     assert "cannot be read" in caught.value.what
-    assert "python -m native" in caught.value.instead
+    assert "make native" in caught.value.instead
 
 
 @pytest.mark.usefixtures("fences")  # it leaves the test out where no library was built

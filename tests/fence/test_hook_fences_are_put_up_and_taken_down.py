@@ -26,15 +26,17 @@ from partage.fence import (
 from tests.fence import making
 
 JOB = levels.Subject(name="job")
+SUBSTITUTES = [f"{library.SUBSTITUTES}/{name}" for name in (library.CUDA, library.NVML)]
 
 
 @pytest.fixture
 def preloaded(tmp_path: pathlib.Path) -> library.Library:
-    """A library that is for this machine: only its header is looked at."""
-    path = tmp_path / library.NAME
+    """Libraries that are for this machine: only their headers are looked at."""
     header = bytearray(pathlib.Path(sys.executable).read_bytes()[:64])
     header[16:18] = b"\3\0"
-    path.write_bytes(header)
+    (tmp_path / library.SUBSTITUTES).mkdir()
+    for part in (library.NAME, *SUBSTITUTES):
+        (tmp_path / part).write_bytes(header)
     return library.find(tmp_path)
 
 
@@ -137,7 +139,7 @@ def test_without_a_library_there_is_no_fence(root: roots.Root, tmp_path: pathlib
     """And no tenant that looks as if it had one."""
     fence = hook.Hook(root, library.find(tmp_path / "nowhere"))
 
-    with pytest.raises(errors.FenceError, match=r"libpartage.so cannot be read .*python -m native"):
+    with pytest.raises(errors.FenceError, match=r"libpartage.so cannot be read .*make native"):
         fence.apply(JOB, making.share(1))
     assert tenants.names(root) == []
 
@@ -172,7 +174,8 @@ def test_a_library_anywhere_can_be_loaded(
     """The loader's lists know no quotes, so a path that no list can have is not named in one."""
     folder = preloaded.path.parent / name
     folder.mkdir()
-    preloaded.path.rename(folder / library.NAME)
+    for part in (library.NAME, library.SUBSTITUTES):
+        (preloaded.path.parent / part).rename(folder / part)
 
     applied = hook.Hook(root, library.find(folder)).apply(JOB, making.share(1))
 
@@ -224,6 +227,20 @@ def test_a_tenant_without_libraries_is_not_started_without_its_fence(
 
     with pytest.raises(errors.FenceError, match="has no library to load"):
         fence.apply(JOB, making.share(1))
+
+
+@pytest.mark.parametrize("part", SUBSTITUTES)
+def test_without_what_stands_in_the_drivers_place_there_is_no_fence(
+    root: roots.Root, preloaded: library.Library, part: str
+) -> None:
+    """Some programs would get past the preload, and nobody would be told."""
+    missing = preloaded.path.parent / part
+    missing.unlink()
+    fence = hook.Hook(root, library.find(preloaded.path.parent))
+
+    with pytest.raises(errors.FenceError, match=f"{missing} cannot be read"):
+        fence.apply(JOB, making.share(1))
+    assert tenants.names(root) == []
 
 
 def test_a_short_file_is_no_library(tmp_path: pathlib.Path) -> None:

@@ -406,7 +406,7 @@ def test_without_the_library_a_limit_is_refused(
     done = site.partage("run", *asked, *options, "--", "echo", "never")
     assert (done.returncode, done.stdout) == (2, "")
     assert "libpartage.so cannot be read" in done.stderr
-    assert "python -m native" in done.stderr
+    assert "make native" in done.stderr
     assert "advisory" in done.stderr
     assert not (site.folder / "ledger.db").exists()
 

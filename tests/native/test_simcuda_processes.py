@@ -190,3 +190,16 @@ def test_a_machine_that_nobody_uses_is_made_anew(machine: fenced.Machine, tmp_pa
         process = machine.start(abandoned, SIMCUDA_CARDS=cards)
         assert process("call('cuInit', 0) or visible_devices()") == count
         process.end()
+
+
+def test_a_program_without_standard_streams_does_not_write_over_the_machine(
+    tmp_path: Path,
+) -> None:
+    """What is opened next takes the number of a stream that was closed."""
+    with fenced.machine(tmp_path, "1GiB") as machine:
+        program = machine.start()
+        program("[os.close(fd) for fd in (2,)] and None")
+        program("context()")
+        program("os.write(2, b'over it') if os.path.exists('/proc/self/fd/2') else None")
+        assert machine.observer("card_memory()")["total"] == GIB
+        machine.start()("context()")

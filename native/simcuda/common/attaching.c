@@ -150,11 +150,23 @@ static enum attaching enter(struct attachment *here, struct settings *settings, 
     return ATTACHED;
 }
 
+/* Not in the place of a standard stream that the program has closed: what it says would be written
+ * over the machine. */
+static int open_aside(const char *path)
+{
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    if (fd < 0 || fd > STDERR_FILENO)
+        return fd;
+    int aside = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    close(fd);
+    return aside;
+}
+
 static enum attaching try_once(struct attachment *here, struct settings *settings, bool as_process,
                                bool *again)
 {
     *again = false;
-    here->lock_fd = open(settings->path, O_RDWR | O_CLOEXEC);
+    here->lock_fd = open_aside(settings->path);
     if (here->lock_fd < 0) {
         *again = errno == ENOENT && !state_make(settings, false);
         return *again ? ATTACHED : complain_of_disk("open or make", settings->path);

@@ -1,7 +1,9 @@
 """The hook's library: where it is, and whether this machine can load it.
 
-``libpartage.so`` is part of the package, in ``partage/lib``. A checkout has it after
-``python -m native``, a wheel brings it along.
+``libpartage.so`` is part of the package, in ``partage/lib``, and so are the libraries that stand in
+the driver's place, in a folder beside it. A checkout has them after ``make native``, a wheel brings
+them along. Where one of them is missing programs would get past the fence by some ways and not by
+others, and nobody would be told; so then there is no fence.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ import partage
 from partage.core import errors
 
 NAME = "libpartage.so"
+SUBSTITUTES = "substitute"  # the folder of what stands in the place of
+CUDA, NVML = "libcuda.so.1", "libnvidia-ml.so.1"
 FIXED_LIMITS = Path("/etc/partage/fence/limits")  # comes before PARTAGE_LIMITS
 
 _HEADER = struct.Struct("<4sBB10xHH")  # of an ELF file: magic, class, byte order, type, machine
@@ -33,14 +37,10 @@ class Library(msgspec.Struct, frozen=True):
 
 def find(place: Path | None = None) -> Library:
     """The library of this installation."""
-    path = (place or folder()) / NAME
-    try:
-        with path.open("rb") as file:
-            header = file.read(_HEADER.size)
-    except OSError as error:
-        remedy = "install Partage from a wheel, or run `python -m native` in a checkout"
-        return Library(path, f"{path} cannot be read ({error.strerror})", remedy)
-    return Library(path, *_judged(path, header, _own()))
+    here = place or folder()
+    parts = [here / NAME, here / SUBSTITUTES / CUDA, here / SUBSTITUTES / NVML]
+    problems = (problem for part in parts if (problem := _problem(part)) != ("", ""))
+    return Library(here / NAME, *next(problems, ("", "")))
 
 
 def folder() -> Path:
@@ -56,12 +56,18 @@ def check(library: Library) -> None:
 
 def fits(path: Path) -> bool:
     """Whether there is a library that programs of this machine can load."""
+    return _problem(path) == ("", "")
+
+
+def _problem(path: Path) -> tuple[str, str]:
+    """What is wrong with a library, and what to do; nothing, if it can be loaded here."""
     try:
         with path.open("rb") as file:
             header = file.read(_HEADER.size)
-    except OSError:
-        return False
-    return _judged(path, header, _own()) == ("", "")
+    except OSError as error:
+        remedy = "install Partage from a wheel, or run `make native` in a checkout"
+        return f"{path} cannot be read ({error.strerror})", remedy
+    return _judged(path, header, _own())
 
 
 @functools.cache
@@ -72,7 +78,7 @@ def _own() -> bytes:
 
 
 def _judged(path: Path, header: bytes, own: bytes) -> tuple[str, str]:
-    remedy = "install the wheel for this machine, or run `python -m native` in a checkout"
+    remedy = "install the wheel for this machine, or run `make native` in a checkout"
     if len(header) < _HEADER.size or header[:4] != _ELF:
         return f"{path} is no library", remedy
     _, width, order, kind, machine = _HEADER.unpack(header)

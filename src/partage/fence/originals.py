@@ -16,7 +16,7 @@ from pathlib import Path
 
 from partage.fence import library
 
-CUDA, NVML = "libcuda.so.1", "libnvidia-ml.so.1"
+CUDA, NVML = library.CUDA, library.NVML
 # How each is called behind the one in its place; as native/building.py has it.
 BEHIND = {CUDA: "libpartage-cuda.so.1", NVML: "libpartage-nvidia-ml.so.1"}
 

@@ -29,8 +29,8 @@ FOLDER = "lib"  # of a tenant
 
 def find(found: library.Library) -> dict[str, Path]:
     """Ours, by the name of what they stand for, of the installation that a library is of."""
-    folder = found.path.parent / "substitute"
-    return {name: folder / name for name in originals.BEHIND if (folder / name).exists()}
+    folder = found.path.parent / library.SUBSTITUTES
+    return {name: folder / name for name in originals.BEHIND}
 
 
 def links(found: library.Library, drivers: Mapping[str, Path]) -> dict[str, Path]:

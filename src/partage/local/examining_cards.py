@@ -6,9 +6,10 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+from partage.core import errors
 from partage.core.quantities import MIB
 from partage.devices import nvml
-from partage.fence import levels, probing
+from partage.fence import aliases, levels, probing
 from partage.fence import library as hook_library
 from partage.local import fencing, findings, machine
 
@@ -69,6 +70,7 @@ def library(_around: findings.Around) -> Iterator[findings.Finding]:
         yield findings.problem("library", found.problem, found.remedy)
         return
     said = _loaded(found.path)
+    aliases.forget(found.path.parent)
     if said:
         yield findings.problem(
             "library",
@@ -81,9 +83,13 @@ def library(_around: findings.Around) -> Iterator[findings.Finding]:
 
 def _loaded(path: Path) -> str:
     """What goes wrong when a program is started with it; empty if nothing does."""
+    try:
+        named = aliases.named(path.parent) / path.name  # as a tenant's programs name it
+    except errors.FenceError as error:
+        return str(error)
     done = subprocess.run(
         ["true"],
-        env={"PATH": "/usr/bin:/bin", "LD_PRELOAD": str(path)},
+        env={"PATH": "/usr/bin:/bin", "LD_PRELOAD": str(named)},
         capture_output=True,
         text=True,
         check=False,

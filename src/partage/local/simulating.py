@@ -199,5 +199,5 @@ def _load(path: Path) -> None:
         raise errors.DeviceError(
             "library-not-found",
             f"there is no simulated driver ({error})",
-            instead="run `python -m native` in a checkout, or install Partage from a wheel",
+            instead="run `make native` in a checkout, or install Partage from a wheel",
         ) from error
