@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from partage.fence import library
+from partage.fence import aliases, library
 from partage.local import examining, examining_cards, examining_ledger, findings, places
 from tests import leaving_out, simulated
 from tests.local import foreigners, sites, users
@@ -441,13 +441,35 @@ def test_a_library_that_cannot_be_loaded_is_a_problem(
     says: str,
 ) -> None:
     """The loader tries it; what looks like one need not be."""
-    (tmp_path / library.NAME).write_bytes(change(simulated.FENCE.read_bytes()))
-    monkeypatch.setattr(library, "folder", lambda: tmp_path)
+    folder = _installed(tmp_path)
+    (folder / library.NAME).write_bytes(change(simulated.FENCE.read_bytes()))
+    monkeypatch.setattr(library, "folder", lambda: folder)
 
     (finding,) = examining_cards.library(findings.Around({}, None))
 
     assert finding.status is findings.Status.PROBLEM
     assert says in finding.text
+
+
+def test_a_library_in_a_path_with_a_blank_is_well(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loader's list cannot name it, and programs do not load it by that name either."""
+    folder = _installed(tmp_path / "a folder")
+    monkeypatch.setattr(library, "folder", lambda: folder)
+
+    (finding,) = examining_cards.library(findings.Around({}, None))
+
+    assert finding.status is findings.Status.OK
+    assert [path for path in aliases.everything(folder)[1:] if path.is_symlink()] == []
+
+
+def _installed(folder: pathlib.Path) -> pathlib.Path:
+    """All libraries of an installation."""
+    folder.mkdir(exist_ok=True)
+    shutil.copy(simulated.FENCE, folder)
+    (folder / library.SUBSTITUTES).symlink_to(simulated.FENCE.parent / library.SUBSTITUTES)
+    return folder
 
 
 def test_an_examination_that_fails_is_a_problem_of_its_own(tmp_path: pathlib.Path) -> None:
