@@ -25,7 +25,7 @@ import msgspec
 import pytest
 
 from cluster import api, extending, fault_proxy, faults, objects
-from cluster.control_plane import ControlPlane
+from cluster.control_plane import SCHEDULER, ControlPlane
 from partage.core import cards, fleet
 from partage.dialects import base, nodes, pods
 from partage.scheduler import mirror, units
@@ -156,9 +156,19 @@ class _Storm:
 
     def sample(self) -> list[api.Object]:
         """All pods at one moment, after checking what must hold at every moment."""
+        self._keep_scheduler()
         found = self._plane.client.list_all("Pod")
         _check([pod for pod in found if pod["spec"].get("nodeName")])
         return found
+
+    def _keep_scheduler(self) -> None:
+        """Start it again if it has ended, as the kubelet of its node would.
+
+        It ends itself where a pod was bound, deleted, made anew and bound elsewhere while it could
+        not watch: it takes the two for one pod that has moved ("Scheduler cache is corrupted").
+        """
+        if SCHEDULER not in self._plane.pids():
+            making.schedule(self._plane, self._extender.port, advertised=())
 
     def remains(self) -> str:
         """Which pods wait though they would fit, and what the extender said last."""
