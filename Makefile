@@ -13,10 +13,10 @@ READY := .venv/$(STAMP)
 READY_FOR_RELEASE := .venv-release/$(STAMP)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup native demo test lint bench wheels lock clean
+.PHONY: help setup native demo test test-cluster lint bench wheels lock clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-13s %s\n", $$1, $$2}' Makefile
 
 setup: $(READY) ## Make .venv with the pinned requirements (PYTHON=... chooses the interpreter)
 
@@ -36,8 +36,11 @@ demo: native ## Show Partage at work on this machine, or on simulated cards
 .PHONY: test-parts
 test-parts: native $(if $(CI)$(PARTAGE_REQUIRE_ALL),$(READY_FOR_RELEASE))
 
-test: test-parts ## Run the tests (ARGS=... goes to pytest)
-	@$(BIN)/python -m pytest $(ARGS)
+test: test-parts ## Run all tests that need no build of Kubernetes, on all cores (ARGS=... goes to pytest)
+	@$(BIN)/python -m pytest --ignore=tests/cluster --numprocesses=auto --durations=10 $(ARGS)
+
+test-cluster: test-parts programs ## Build Kubernetes once, and run the tests on it (ARGS=... goes to pytest)
+	@$(BIN)/python -m pytest -o testpaths=tests/cluster --durations=10 $(ARGS)
 
 lint: setup ## Check format, style, types, layers and hygiene
 	@scripts/lint
@@ -54,7 +57,7 @@ bench-fence: native ## Measure the fence on the simulated driver (ARGS="shares -
 	@$(BIN)/python -m bench.fence $(ARGS)
 
 .PHONY: cluster cluster-down programs
-cluster: setup ## Bring a Kubernetes control plane up on this machine; `make cluster-down` ends it
+cluster: native ## Bring a Kubernetes control plane up on this machine; `make cluster-down` ends it
 	@$(BIN)/python -m cluster up $(ARGS)
 
 cluster-down: setup ## Take it down and remove its state

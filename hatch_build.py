@@ -20,7 +20,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 sys.path.insert(0, str(Path(__file__).parent))  # hatchling loads this file by its path
 
-from native import building, refreshing
+from native import compilers, parts
 
 REQUIRE_NATIVE = "PARTAGE_REQUIRE_NATIVE"
 RELEASE_FOR = "PARTAGE_RELEASE_FOR"
@@ -35,10 +35,10 @@ class NativeParts(BuildHookInterface[Any]):
         """Build the parts: for an editable install in the tree, which the product then reads."""
         try:
             if version == "editable":
-                _build(refreshing.LIB, building.system_compiler())  # just as `python -m native`
+                _build(parts.LIB, compilers.system())  # just as `python -m native`
             else:
                 self._fill(build_data, *_compiler_and_platform())
-        except building.CannotBuild as error:
+        except compilers.CannotBuild as error:
             self._do_without(error)
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
@@ -49,29 +49,31 @@ class NativeParts(BuildHookInterface[Any]):
     def _scratch(self) -> tempfile.TemporaryDirectory[str]:
         return tempfile.TemporaryDirectory()
 
-    def _fill(self, build_data: dict[str, Any], compiler: building.Compiler, platform: str) -> None:
+    def _fill(
+        self, build_data: dict[str, Any], compiler: compilers.Compiler, platform: str
+    ) -> None:
         lib = Path(self._scratch.name)
         _build(lib, compiler)
         build_data["force_include"] |= _contents(lib)
         build_data |= {"tag": f"py3-none-{platform}", "pure_python": False}
 
-    def _do_without(self, error: building.CannotBuild) -> None:
+    def _do_without(self, error: compilers.CannotBuild) -> None:
         if os.environ.get(REQUIRE_NATIVE) or os.environ.get(RELEASE_FOR):
             self.app.abort(str(error))
         self.app.display_warning(f"partage is installed without the fence: {error}")
 
 
-def _compiler_and_platform() -> tuple[building.Compiler, str]:
+def _compiler_and_platform() -> tuple[compilers.Compiler, str]:
     if machine := os.environ.get(RELEASE_FOR):
-        glibc = "_".join(map(str, building.GLIBC))
-        return building.release_compiler(machine), f"manylinux_{glibc}_{machine}"
+        glibc = "_".join(map(str, compilers.GLIBC))
+        return compilers.release(machine), f"manylinux_{glibc}_{machine}"
     # A warning that only a newer compiler knows must not cost a user the fence.
-    return building.system_compiler("-Wno-error"), _this_platform()
+    return compilers.system("-Wno-error"), _this_platform()
 
 
-def _build(lib: Path, compiler: building.Compiler) -> None:
-    for part in refreshing.PARTS:
-        refreshing.refresh(part, lib, compiler)
+def _build(lib: Path, compiler: compilers.Compiler) -> None:
+    for part in parts.PARTS:
+        parts.refresh(part, lib, compiler)
 
 
 def _this_platform() -> str:
@@ -79,5 +81,5 @@ def _this_platform() -> str:
 
 
 def _contents(lib: Path) -> dict[str, str]:
-    files = [part.out(lib) / file for part in refreshing.PARTS for file in part.files]
+    files = [part.out(lib) / file for part in parts.PARTS for file in part.files]
     return {str(file): f"partage/lib/{file.relative_to(lib)}" for file in files}

@@ -5,24 +5,26 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable
 
-from bench import (
-    asking,
+from bench.benchmarks import (
     burst,
-    deciding,
-    measuring,
+    filter_verb,
     outages,
-    pricing,
+    prices,
+    ranking,
+    reviews,
     runs,
     scale,
     starts,
     throughput,
 )
+from bench.measurement import results
 
-BENCHMARKS: dict[str, Callable[[], Iterable[measuring.Result]]] = {
-    "deciding": deciding.run,
-    "pricing": pricing.run,
+BENCHMARKS: dict[str, Callable[[], Iterable[results.Result]]] = {
+    "ranking": ranking.run,
+    "prices": prices.run,
     "runs": runs.run,
-    "filter": asking.run,
+    "filter": filter_verb.run,
+    "reviews": reviews.run,
     "throughput": throughput.run,
     "scale": scale.run,
     "starts": starts.run,

@@ -3,14 +3,34 @@
 from __future__ import annotations
 
 import re
+import shlex
 import sys
+from pathlib import Path
 
 import click
 
-from cluster import building, credentials, images, node, processes, standing
+from cluster import child_processes, user_cluster
+from cluster.control_plane import access_files
+from cluster.node import container_image, node
+from cluster.programs import kubernetes_build
 
 _NODES = 3  # unless there are real ones
 _MEMORY = re.compile(r"(\d+)(?:GiB|Gi)?")
+
+_ON_REAL_NODES = (
+    "kubectl apply -f examples/shares.yaml    # three programs that share a card",
+    "kubectl inspect gpushare                 # or partage inspect: the other words, too",
+    "kubectl logs greedy                      # what it is refused past its share",
+)
+_ON_OBJECTS = (
+    "kubectl apply -f examples/mixed.yaml     # requests in four languages",
+    "partage inspect                          # where they went; or kubectl inspect gpushare",
+    "partage explain whole-card               # why there, or why not",
+)
+_REAL_NODES = f"""Pods run on the real nodes, with the image {container_image.NAME}. Nodes that are
+objects alone have no kubelet: pods are bound to them but never start."""
+_OBJECTS_ALONE = """Nodes are objects alone: pods are bound to them but never start, and are deleted
+with `kubectl delete pod NAME --force`. `--kubelets 2` makes real nodes, on which pods run."""
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -21,8 +41,8 @@ def commands() -> None:
 @commands.command()
 def build() -> None:
     """Build the programs, unless they are there."""
-    click.echo(building.ensure())
-    click.echo(building.ensure_runc())
+    click.echo(kubernetes_build.ensure())
+    click.echo(kubernetes_build.ensure_runc())
 
 
 @commands.command()
@@ -30,7 +50,7 @@ def build() -> None:
     "--nodes", type=click.IntRange(0, 5000), help="Objects alone; 3 unless there are real ones."
 )
 @click.option(
-    "--kubelets", default=0, type=click.IntRange(0, credentials.MOST_NODES), help="Real nodes."
+    "--kubelets", default=0, type=click.IntRange(0, access_files.MOST_NODES), help="Real nodes."
 )
 @click.option("--cards", default=4, show_default=True, type=click.IntRange(0, 64), help="Per node.")
 @click.option("--memory", default="16GiB", show_default=True, help="Per card, in whole GiB.")
@@ -39,12 +59,12 @@ def up(nodes: int | None, kubelets: int, cards: int, memory: str) -> None:
     if nodes is None:
         nodes = 0 if kubelets else _NODES
     size = {"nodes": nodes, "kubelets": kubelets, "cards": cards, "card_gib": _gib(memory)}
-    if not standing.up(**size):
+    if not user_cluster.up(**size):
         click.echo("cluster: already up, as it was; `make cluster-down cluster` makes another one")
         _show_status()
     else:
-        each = f"{cards} cards of {_gib(memory)} GiB each"
-        click.echo(f"cluster: up, {nodes} nodes and {kubelets} real ones with {each}")
+        size_text = f"{cards} cards of {_gib(memory)} GiB each"
+        click.echo(f"cluster: up, {nodes} nodes and {kubelets} real ones with {size_text}")
     _show_usage()
 
 
@@ -58,8 +78,8 @@ def status() -> None:
 @commands.command()
 def down() -> None:
     """Take the cluster down and remove its state."""
-    was_up = bool(standing.pids())
-    standing.down()
+    was_up = bool(user_cluster.pids())
+    user_cluster.down()
     click.echo("cluster: down" if was_up else "cluster: was not up")
 
 
@@ -71,39 +91,48 @@ def _gib(text: str) -> int:
 
 
 def _is_complete() -> bool:
-    return {*standing.names()} <= standing.pids().keys()
+    return {*user_cluster.names()} <= user_cluster.pids().keys()
 
 
 def _show_status() -> None:
-    running = standing.pids()
-    for name in standing.names():
-        click.echo(f"  {name:19} {f'pid {running[name]}' if name in running else '-'}")
+    running = user_cluster.pids()
+    for name in user_cluster.names():
+        click.echo(f"  {name:22} {f'pid {running[name]}' if name in running else '-'}")
     if running and not _is_complete():
         click.echo("cluster: something ended; `make cluster-down cluster` starts anew")
 
 
 def _show_usage() -> None:
     click.echo(f"""
-    export KUBECONFIG={standing.kubeconfig()}
-    alias kubectl={standing.kubectl()}
-    export PATH=$PATH:{standing.commands()}
-    kubectl get nodes
-    kubectl inspect gpushare
-    partage inspect
-    curl -s {standing.address()}/explain/NAMESPACE/POD
+    export KUBECONFIG={_quoted(user_cluster.kubeconfig())}
+    alias kubectl={_quoted(user_cluster.kubectl())}
+    export PATH="$PATH":{_quoted(user_cluster.commands())}
 
-Nodes without a kubelet are objects alone: pods are bound to them but never start, and such a pod is
-deleted with `kubectl delete pod NAME --force`. On real ones, which `--kubelets 2` makes, pods run
-with the image {images.NAME}. Logs are in {standing.folder()}, in folders named run.
-`make cluster-down` ends it.""")
+Then try:
+
+{_commands_to_try()}
+
+{_REAL_NODES if user_cluster.real_nodes() else _OBJECTS_ALONE}
+Logs are in {user_cluster.folder()}, in folders named run. `make cluster-down` ends it.""")
+
+
+def _commands_to_try() -> str:
+    """On real nodes a share can be tried; on others there is only what was decided."""
+    commands_to_try = _ON_REAL_NODES if user_cluster.real_nodes() else _ON_OBJECTS
+    return "\n".join(f"    {command}" for command in commands_to_try)
+
+
+def _quoted(path: Path) -> str:
+    return shlex.quote(str(path))
 
 
 def main() -> None:
     """Run a command; what people should read is one line, not a traceback."""
     try:
         commands()
-    except (building.CannotBuild, node.CannotRun, processes.ProgramFailed) as error:
+    except (kubernetes_build.CannotBuild, node.CannotRun, child_processes.ProgramFailed) as error:
         sys.exit(f"cluster: {error}")
 
 
-main()
+if __name__ == "__main__":
+    main()

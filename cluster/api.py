@@ -35,22 +35,27 @@ _GROUPS = {
     "ClusterRoleBinding": "rbac.authorization.k8s.io/v1",
     "DaemonSet": "apps/v1",
     "Deployment": "apps/v1",
+    "Job": "batch/v1",
     "Lease": "coordination.k8s.io/v1",
+    "MutatingWebhookConfiguration": "admissionregistration.k8s.io/v1",
     "PriorityClass": "scheduling.k8s.io/v1",
     "Role": "rbac.authorization.k8s.io/v1",
     "RoleBinding": "rbac.authorization.k8s.io/v1",
     "StatefulSet": "apps/v1",
     "ValidatingAdmissionPolicy": "admissionregistration.k8s.io/v1",
     "ValidatingAdmissionPolicyBinding": "admissionregistration.k8s.io/v1",
+    "ValidatingWebhookConfiguration": "admissionregistration.k8s.io/v1",
 }  # of kinds that are not in v1
 _WITHOUT_NAMESPACE = {
     "ClusterRole",
     "ClusterRoleBinding",
+    "MutatingWebhookConfiguration",
     "Namespace",
     "Node",
     "PriorityClass",
     "ValidatingAdmissionPolicy",
     "ValidatingAdmissionPolicyBinding",
+    "ValidatingWebhookConfiguration",
 }
 
 
@@ -75,7 +80,7 @@ class Api:
 
     @classmethod
     def of(cls, kubeconfig: Path) -> Api:
-        """The server and user of a kubeconfig as :mod:`cluster.credentials` writes it."""
+        """The server and user of a kubeconfig as a control plane writes it."""
         read = yaml.safe_load(kubeconfig.read_text())
         where = read["clusters"][0]["cluster"]
         authority = base64.b64decode(where["certificate-authority-data"]).decode()
@@ -179,8 +184,8 @@ class Api:
         """Any request; raises ApiError unless the answer is a success."""
         status, answer = self._send(method, where, body, content_type)
         _check(status, answer)
-        found: Object = msgspec.json.decode(answer)
-        return found
+        decoded: Object = msgspec.json.decode(answer)
+        return decoded
 
     def close(self) -> None:
         """Close all connections; the next call opens new ones."""

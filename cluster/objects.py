@@ -2,7 +2,7 @@
 
 A node has what a kubelet and gpushare's device plugin would have reported, and is Ready; its status
 can be given at creation. A pod's cannot: the API server starts every pod as Pending.
-:mod:`cluster.fake_kubelet` changes it later. For a :class:`cluster.node.Node` a pod is made with
+:mod:`cluster.pod_phases` changes it later. For a :class:`cluster.node.node.Node` a pod is made with
 :func:`running_pod`, as there its image is looked for.
 """
 
@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from cluster import api, images
+from cluster import api
+from cluster.node import container_image
 
 MEMORY = "aliyun.com/gpu-mem"
 COUNT = "aliyun.com/gpu-count"
@@ -117,7 +118,7 @@ def container(
     written = {resource: str(amount) for resource, amount in (limits or {}).items()}
     made = {
         "name": name,
-        "image": images.NAME,
+        "image": container_image.NAME,
         "imagePullPolicy": "Never",
         "resources": {"limits": written},
     }

@@ -5,26 +5,26 @@ import sys
 import time
 from pathlib import Path
 
-from native import building, refreshing
+from native import compilers, parts
 
 
 def main() -> int:
     arguments = _arguments()
     try:
-        compiler = building.system_compiler()
-    except building.CannotBuild as error:
+        compiler = compilers.system()
+    except compilers.CannotBuild as error:
         print(f"native: {error}", file=sys.stderr)
         return 1
-    wanted = [part for part in refreshing.PARTS if arguments.part in {None, part.name}]
+    chosen = [part for part in parts.PARTS if arguments.part in {None, part.name}]
     # All of them, even if the first fails: a broken part should not hide the other's news.
-    return max([_build(part, arguments.out, compiler) for part in wanted])
+    return max([_build(part, arguments.out, compiler) for part in chosen])
 
 
-def _build(part: refreshing.Part, lib: Path, compiler: building.Compiler) -> int:
+def _build(part: parts.Part, lib: Path, compiler: compilers.Compiler) -> int:
     started = time.monotonic()
     try:
-        built = refreshing.refresh(part, lib, compiler)
-    except building.CannotBuild as error:
+        built = parts.refresh(part, lib, compiler)
+    except compilers.CannotBuild as error:
         print(f"native: {part.name}: {error}", file=sys.stderr)
         return 1
     took_s = time.monotonic() - started
@@ -34,9 +34,9 @@ def _build(part: refreshing.Part, lib: Path, compiler: building.Compiler) -> int
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser("python -m native", description=__doc__)
-    names = [part.name for part in refreshing.PARTS]
+    names = [part.name for part in parts.PARTS]
     parser.add_argument("part", nargs="?", choices=names, help="only this part")
-    parser.add_argument("--out", type=Path, default=refreshing.LIB, help="not %(default)s")
+    parser.add_argument("--out", type=Path, default=parts.LIB, help="not %(default)s")
     return parser.parse_args()
 
 

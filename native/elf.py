@@ -70,7 +70,9 @@ class File:
 
     def exports(self) -> Iterator[str]:
         """The symbols that others find here."""
-        return (each.name for each in self.symbols() if each.is_defined and each.bound != LOCAL)
+        return (
+            symbol.name for symbol in self.symbols() if symbol.is_defined and symbol.bound != LOCAL
+        )
 
     def symbols(self) -> Iterator[Symbol]:
         """All symbols of the loader's table."""
@@ -114,8 +116,8 @@ class File:
             entry = struct.unpack_from("<IIQQQQIIQQ", self._data, at)
             yield _Section(entry[1], *entry[4:8])
 
-    def _of_type(self, wanted: int) -> Iterator[_Section]:
-        return (section for section in self._sections if section.type == wanted)
+    def _of_type(self, kind: int) -> Iterator[_Section]:
+        return (section for section in self._sections if section.type == kind)
 
     def _content(self, section: _Section) -> bytes:
         return self._data[section.offset : section.offset + section.size]

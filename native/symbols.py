@@ -11,8 +11,9 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from native import elf
-from native.building import DRIVER, FENCE, GLIBC
-from native.substitute import generating
+from native.compilers import GLIBC
+from native.libraries import DRIVER, FENCE
+from native.substitute import functions
 
 # What is in every image with glibc. Anything else may be missing there, and that is as fatal.
 EVERYWHERE = {
@@ -57,8 +58,8 @@ def _problems(path: Path) -> Iterator[str]:
         behind = BEHIND.get(name.rpartition("/")[2], set())
         yield from (f"{name} {problem}" for problem in _problems_of(file, behind))
     if path.suffix == ".whl" and machines != {_machine_in(path.stem)}:
-        found = ", ".join(sorted(machines)) or "no machine"
-        yield f"{path.name} has libraries for {found}: not what its name says"
+        named = ", ".join(sorted(machines)) or "no machine"
+        yield f"{path.name} has libraries for {named}: not what its name says"
 
 
 def _elf_files(path: Path) -> Iterator[tuple[str, bytes]]:
@@ -84,7 +85,7 @@ def _problems_of(file: elf.File, behind: Collection[str]) -> Iterator[str]:
         if _order(version) > GLIBC:
             yield f"needs {version}, and has to do with {limit}"
     for symbol in file.unversioned():
-        if not (FENCE in behind and symbol == generating.table()):
+        if not (FENCE in behind and symbol == functions.table_name()):
             yield f"needs {symbol}, which {limit} does not have"
     for library in file.libraries():
         if library not in EVERYWHERE and library not in behind:

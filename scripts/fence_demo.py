@@ -11,7 +11,8 @@ import tempfile
 from pathlib import Path
 
 from partage.devices import nvml
-from partage.fence import hook, levels, limits, roots
+from partage.fence.levels import catalog, hook
+from partage.fence.store import limits, roots
 
 LIBRARIES = Path(__file__).parents[1] / "src/partage/lib/simulated"
 GIB = 1 << 30
@@ -74,7 +75,7 @@ def show(root: Path) -> None:
     fence = hook.Hook(roots.prepare(root), inherited=os.environ)
     environments = {
         f"tenant with {percent} %": fence.apply(
-            levels.Subject(name=f"share-{percent}"), share(card.uuid, percent)
+            catalog.Subject(name=f"share-{percent}"), share(card.uuid, percent)
         ).environment
         for percent in (20, 60)
     }
@@ -85,13 +86,12 @@ def show(root: Path) -> None:
 
 
 def share(uuid: str, percent: int) -> limits.Limits:
-    each = limits.MILLIONTHS_PER_PERCENT
     card = limits.CardLimits(
         uuid=uuid,
         memory_bytes=2 * GIB,
         context_bytes=GIB // 4,
         mode=limits.Mode.FIXED,
-        share_millionths=percent * each,
+        share_millionths=percent * limits.MILLIONTHS_PER_PERCENT,
     )
     return limits.Limits((card,))
 

@@ -21,10 +21,10 @@ FORBIDDEN = {
 
 def offending_lines(pattern: str) -> list[str]:
     command = ["git", "grep", "--untracked", "--line-number", "-I", "-E", "-e", pattern]
-    found = subprocess.run(command, capture_output=True, text=True, check=False)
-    if found.returncode > 1:  # 1 is "nothing found"
-        sys.exit(found.stderr)
-    return found.stdout.splitlines()
+    search = subprocess.run(command, capture_output=True, text=True, check=False)
+    if search.returncode > 1:  # 1 is "nothing found"
+        sys.exit(search.stderr)
+    return search.stdout.splitlines()
 
 
 def main() -> None:

@@ -10,11 +10,17 @@ from typing import NoReturn
 import pytest
 
 MARK = "left out: "  # marks the skips that the summary tells about
+needs_root = pytest.mark.usefixtures("as_root")
 _REQUIRING = ("CI", "PARTAGE_REQUIRE_ALL")
+
+
+def is_forbidden() -> bool:
+    """Whether all parts are required here."""
+    return any(os.environ.get(name) for name in _REQUIRING)
 
 
 def leave_out(part: str, reason: object) -> NoReturn:
     """End the test, as this machine does not have the part."""
-    if any(os.environ.get(name) for name in _REQUIRING):
+    if is_forbidden():
         pytest.fail(f"{part} is required here: {reason}", pytrace=False)
     pytest.skip(f"{MARK}{part}: {reason}")

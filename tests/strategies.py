@@ -20,6 +20,7 @@ def nodes(draw: st.DrawFn, name: str = "n0", *, fewest_cards: int = 0) -> cards.
         traits=draw(st.sampled_from([frozenset(), frozenset(), frozenset({"mode/a"}), _MODE_B])),
         cards_by=draw(st.sampled_from(["", "spread"])),
         free_cpu_milli=draw(st.none() | st.integers(0, 64000)),
+        cordons=draw(st.sampled_from([{}, {}, {}, {f"{name}/0": "fan"}])),
     )
 
 
@@ -69,11 +70,11 @@ def pods(draw: st.DrawFn) -> demands.PodDemand:
         whole = demands.Demand(cards=demands.ALL_CARDS, exclusive=demands.Exclusive.NODE)
         return demands.PodDemand(containers=(demands.ContainerDemand("all", whole),))
     together = draw(st.booleans())
-    each = draw(st.sampled_from([1, 2])) if together else None
+    cards_each = draw(st.sampled_from([1, 2])) if together else None
     count = draw(st.sampled_from([1, 1, 2, 3]))
     roles = [draw(st.sampled_from(list(demands.Role))) for _ in range(count)]
     containers = tuple(
-        demands.ContainerDemand(f"c{i}", draw(container_demands(cards_each=each)), roles[i])
+        demands.ContainerDemand(f"c{i}", draw(container_demands(cards_each=cards_each)), roles[i])
         for i in range(count)
     )
     return demands.PodDemand(

@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from bench.fence import burst, findings, machines, overhead, shares, starting
-from native import building
+from bench.fence import overhead, program_start, reactions, results, shares, simulated_machine
+from native import compilers
 
-PARTS: dict[str, Callable[..., Iterator[findings.Finding]]] = {
+PARTS: dict[str, Callable[..., Iterator[results.Result]]] = {
     "overhead": overhead.run,
-    "start": starting.run,
+    "start": program_start.run,
     "shares": shares.run,
-    "burst": burst.run,
+    "reactions": reactions.run,
 }
 
 
@@ -23,22 +23,22 @@ def main() -> int:
     """Print each line when it is known; as JSON, all of them at the end, and lines on stderr."""
     arguments = _arguments()
     as_json = arguments.output == "json"
-    found = []
+    printed = []
     try:
-        for finding in _measured(arguments):
-            print(finding.show(), flush=True, file=sys.stderr if as_json else sys.stdout)
-            found.append(finding)
-    except (building.CannotBuild, machines.ClientFailed) as error:
+        for result in _measured(arguments):
+            print(result.show(), flush=True, file=sys.stderr if as_json else sys.stdout)
+            printed.append(result)
+    except (compilers.CannotBuild, simulated_machine.ClientFailed) as error:
         print(f"bench-fence: {error}", file=sys.stderr)
         return 1
     if as_json:
-        print(msgspec.json.format(msgspec.json.encode(found)).decode())
+        print(msgspec.json.format(msgspec.json.encode(printed)).decode())
     else:
-        print(findings.summary(found))
+        print(results.summary(printed))
     return 0
 
 
-def _measured(arguments: argparse.Namespace) -> Iterator[findings.Finding]:
+def _measured(arguments: argparse.Namespace) -> Iterator[results.Result]:
     for name in arguments.parts or PARTS:
         yield from PARTS[name](quick=arguments.quick, only=arguments.only)
 

@@ -17,9 +17,9 @@ from collections.abc import Iterator
 
 import msgspec
 
-from bench.fence import findings, machines
+from bench.fence import results, simulated_machine
 from partage.core.quantities import MIB
-from partage.fence import limits, tenants
+from partage.fence.store import limits, tenants
 
 PART = "overhead"
 OTHERS = 64
@@ -87,7 +87,7 @@ class Turn(msgspec.Struct, frozen=True):
     p99_ns: float
 
 
-def run(*, quick: bool, only: str = "") -> Iterator[findings.Finding]:
+def run(*, quick: bool, only: str = "") -> Iterator[results.Result]:
     """All cases."""
     pairs, turns = (1, 15) if quick else (5, 31)
     for case in [case for case in CASES if only in case.what]:
@@ -95,7 +95,7 @@ def run(*, quick: bool, only: str = "") -> Iterator[findings.Finding]:
         fenced: list[Turn] = []
         for _ in range(pairs):
             _take_turns(case, turns, direct, fenced)
-        yield _finding(case, direct, fenced)
+        yield _result(case, direct, fenced)
 
 
 def _take_turns(case: Case, turns: int, direct: list[Turn], fenced: list[Turn]) -> None:
@@ -110,10 +110,10 @@ def _take_turns(case: Case, turns: int, direct: list[Turn], fenced: list[Turn]) 
 
 
 @contextlib.contextmanager
-def _client(case: Case, *, fenced: bool) -> Iterator[machines.Client]:
+def _client(case: Case, *, fenced: bool) -> Iterator[simulated_machine.Client]:
     """A client on a machine of its own, with the others that the case wants."""
-    core = machines.measured_core()
-    with machines.fresh() as machine, contextlib.ExitStack() as others:
+    core = simulated_machine.measured_core()
+    with simulated_machine.fresh() as machine, contextlib.ExitStack() as others:
         tenant = _tenant(machine, case) if fenced else None
         for _ in range(case.others):
             others.enter_context(machine.running("hold", tenant=tenant))
@@ -129,7 +129,7 @@ def _client(case: Case, *, fenced: bool) -> Iterator[machines.Client]:
             yield client
 
 
-def _tenant(machine: machines.Machine, case: Case) -> tenants.Tenant:
+def _tenant(machine: simulated_machine.Machine, case: Case) -> tenants.Tenant:
     compute: dict[str, object] = {}
     if case.limited:
         compute = {
@@ -141,7 +141,7 @@ def _tenant(machine: machines.Machine, case: Case) -> tenants.Tenant:
     )
 
 
-def _finding(case: Case, direct: list[Turn], fenced: list[Turn]) -> findings.Finding:
+def _result(case: Case, direct: list[Turn], fenced: list[Turn]) -> results.Result:
     one, other = _summed(direct), _summed(fenced)
     pairs = [(a.mean_ns, b.mean_ns) for a, b in zip(direct, fenced, strict=True)]
     more_ns = statistics.median(b - a for a, b in pairs)
@@ -150,7 +150,7 @@ def _finding(case: Case, direct: list[Turn], fenced: list[Turn]) -> findings.Fin
     for name in one:
         values[f"direct_{name}_ns"] = one[name]
         values[f"fenced_{name}_ns"] = other[name]
-    return findings.Finding(
+    return results.Result(
         part=PART,
         what=case.what,
         said=_SAID.format_map(values),

@@ -8,7 +8,7 @@ the waits that follow them.
 
 NVML is asked about a second near the end; by how much it disagrees with the clients is printed, and
 so is for how much of the time the machine was late, and of how many runs this was the one that was
-disturbed the least (:mod:`bench.fence.loads`).
+disturbed the least (:mod:`bench.fence.busy_tenants`).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import functools
 import itertools
 from collections.abc import Iterator
 
-from bench.fence import findings, loads, timelines
-from bench.fence.loads import Length, Load
+from bench.fence import busy_tenants, results, timelines
+from bench.fence.busy_tenants import Length, Load
 
 PART = "shares"
 AIM_POINTS = 2.0
@@ -50,21 +50,23 @@ FOURS = [
 UNFENCED = [(Load(0, 864, kernel_us),) for kernel_us in (50, 1_000, 20_000)]
 
 
-def run(*, quick: bool, only: str = "") -> Iterator[findings.Finding]:
+def run(*, quick: bool, only: str = "") -> Iterator[results.Result]:
     """All cases."""
     length = QUICK if quick else FULL
-    for crowd in (*UNFENCED, *ALONE, *PAIRS, *FOURS):
-        if not any(only in _what(crowd, index) for index in range(len(crowd))):
+    for tenants in (*UNFENCED, *ALONE, *PAIRS, *FOURS):
+        if not any(only in _what(tenants, index) for index in range(len(tenants))):
             continue
-        measured = loads.least_disturbed(functools.partial(loads.measure, crowd, length))
-        for index in range(len(crowd)):
-            yield _finding(crowd, index, measured, length)
+        measured = busy_tenants.least_disturbed(
+            functools.partial(busy_tenants.measure, tenants, length)
+        )
+        for index in range(len(tenants)):
+            yield _result(tenants, index, measured, length)
 
 
-def _finding(
-    crowd: tuple[Load, ...], index: int, measured: loads.Run, length: Length
-) -> findings.Finding:
-    load, timeline = crowd[index], measured.timelines[index]
+def _result(
+    tenants: tuple[Load, ...], index: int, measured: busy_tenants.Run, length: Length
+) -> results.Result:
+    load, timeline = tenants[index], measured.timelines[index]
     began_ns = timeline.began_ns
     since_ns = began_ns + length.warm_up_ms * timelines.NS_PER_MS
     until_ns = began_ns + length.all_ms * timelines.NS_PER_MS
@@ -82,14 +84,14 @@ def _finding(
         "nvml_off": measured.off_points(index),
         "there_ms": _there_ms(timeline, until_ns, load.percent or 100),
     }
-    wanted = load.percent or 100
-    return findings.Finding(
+    share = load.percent or 100
+    return results.Result(
         part=PART,
-        what=_what(crowd, index),
+        what=_what(tenants, index),
         said=_said(values),
         values=values,
-        aim=f"{wanted} ± {AIM_POINTS:g}",
-        met=abs(achieved - wanted) <= AIM_POINTS,
+        aim=f"{share} ± {AIM_POINTS:g}",
+        met=abs(achieved - share) <= AIM_POINTS,
     )
 
 
@@ -100,28 +102,28 @@ def _there_ms(timeline: timelines.Timeline, until_ns: int, percent: int) -> floa
         timeline.began_ns,
         until_ns,
         length_ns=length_ns,
-        wanted=lambda has: has >= percent - _SLACK_POINTS,
+        is_there=lambda has: has >= percent - _SLACK_POINTS,
     ).reached_ms
 
 
 def _said(values: dict[str, float | None]) -> str:
-    there = "never" if values["there_ms"] is None else f"after {values['there_ms']:.0f} ms"
-    return _SAID.format_map({**values, "there": there})
+    reached = "never" if values["there_ms"] is None else f"after {values['there_ms']:.0f} ms"
+    return _SAID.format_map({**values, "reached": reached})
 
 
 _SAID = (
     "{achieved:5.1f} % (with warm-up {with_warm_up:5.1f}; 200 ms {least:5.1f}–{most:5.1f};"
-    " there {there}; gap {longest_gap_ms:.0f} ms; NVML {nvml_off:+.1f}; late {late:.1f} %,"
+    " there {reached}; gap {longest_gap_ms:.0f} ms; NVML {nvml_off:+.1f}; late {late:.1f} %,"
     " of {tries})"
 )
 
 
-def _what(crowd: tuple[Load, ...], index: int) -> str:
-    load = crowd[index]
+def _what(tenants: tuple[Load, ...], index: int) -> str:
+    load = tenants[index]
     kernels = f"{load.blocks} blocks x {load.kernel_us} us"
     if not load.percent:
         return f"not fenced: {kernels}"
-    if len(crowd) == 1:
+    if len(tenants) == 1:
         return f"{load.percent} % alone: {kernels}"
-    together = ":".join(str(other.percent) for other in crowd)
+    together = ":".join(str(other.percent) for other in tenants)
     return f"{load.percent} % of {together} (no. {index + 1}): {kernels}"

@@ -73,18 +73,18 @@ def reaction(
     until_ns: int,
     *,
     length_ns: int,
-    wanted: Callable[[float], bool],
+    is_there: Callable[[float], bool],
 ) -> Reaction:
-    """How long after ``since`` windows begin whose percentage is wanted."""
+    """How long after ``since`` windows begin in which the tenant is there."""
     reached = settled = None
     for start_ns, percent in timeline.windows(
         since_ns, until_ns, length_ns=length_ns, step_ns=STEP_NS
     ):
         after_ms = (start_ns - since_ns) / NS_PER_MS
-        if not wanted(percent):
+        if not is_there(percent):
             settled = None
             continue
         settled = after_ms if settled is None else settled
-        if reached is None and wanted(timeline.percent(start_ns, until_ns)):
+        if reached is None and is_there(timeline.percent(start_ns, until_ns)):
             reached = after_ms
     return Reaction(reached, settled)

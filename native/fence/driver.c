@@ -15,7 +15,7 @@
 #error "the fence knows x86-64 and arm64"
 #endif
 
-#ifndef HOOKS_TABLE /* native/building.py says how it is called */
+#ifndef HOOKS_TABLE /* native/libraries.py says how it is called */
 #define HOOKS_TABLE partage_hooks
 #endif
 #define QUOTED(name) #name
@@ -110,13 +110,21 @@ static int order_pointer(const void *a, const void *b)
 }
 
 /* Ours in the driver's place leads to the table of hooks; no driver does. */
-static bool is_substitute(void *handle)
+static void *table_behind(void *handle)
 {
-    return handle && driver_dlsym()(handle, TEXT(HOOKS_TABLE));
+    return handle ? driver_dlsym()(handle, TEXT(HOOKS_TABLE)) : NULL;
 }
 
 /* What was not found here is nothing that the program should hear of. */
 static void forget_errors(void) { dlerror(); }
+
+/* A namespace has a fence of its own, and so a table of its own. */
+bool driver_is_fenced_elsewhere(void *handle)
+{
+    void *table = table_behind(handle);
+    forget_errors();
+    return table && table != (void *)HOOKS_TABLE;
+}
 
 /* What the program opened, or what it was linked with: never a driver of our own choice. Where ours
  * stands in the driver's place, the driver is behind it, under its other name. By a handle of our
@@ -127,7 +135,7 @@ static void *opened(const char *path, const struct names *names)
 {
     const int mode = RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE;
     void *handle = dlopen(path ? path : names->library, mode);
-    return is_substitute(handle) ? dlopen(names->behind, mode) : handle;
+    return table_behind(handle) ? dlopen(names->behind, mode) : handle;
 }
 
 static void *find(void *handle, const char *name, void *missing)

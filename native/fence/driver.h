@@ -27,6 +27,9 @@ extern void *driver_real[SYMBOLS];
 __attribute__((noinline)) bool driver_load(const char *path);
 bool nvml_load(const char *path);
 bool driver_has(enum driver_symbol symbol);
+/* Whether what is found by this handle of a program's is wrapped already, by the fence of another
+ * namespace (dlmopen) with a driver of its own. */
+bool driver_is_fenced_elsewhere(void *handle);
 
 /* The libc's own dlsym, whoever else exports one. */
 typedef void *dlsym_fn(void *handle, const char *name);

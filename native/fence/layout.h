@@ -58,7 +58,7 @@ struct partage_region_card {
 };
 static_assert(sizeof(struct partage_region_card) == 64, "no gaps");
 
-/* One process; owned by whoever holds the lock on byte `index` of the file. */
+/* One process; owned by the one that holds the lock on byte `index` of the file. */
 struct partage_region_slot {
     uint64_t owner; /* drawn anew at each attach; 0: free */
     int32_t pid; /* in the process's own pid namespace */

@@ -71,13 +71,14 @@ static bool is_library(const char *path, const struct link_map *found, const cha
 }
 
 /* Some other library may have a function of that name; only the driver's own is wrapped. What stands
- * in the driver's place has all that is wrapped, the driver behind it perhaps not. */
+ * in the driver's place has all that is wrapped, the driver behind it perhaps not. In another namespace
+ * it leads to the fence there: ours would call our driver, whose contexts the other one does not know. */
 static void *hooked_dlsym(void *handle, const char *symbol)
 {
     void *found = driver_dlsym()(handle, symbol);
     Dl_info where;
     struct link_map *library;
-    if (!found || hook_owns(found) ||
+    if (!found || hook_owns(found) || driver_is_fenced_elsewhere(handle) ||
         !dladdr1(found, &where, (void **)&library, RTLD_DL_LINKMAP) || !where.dli_fname)
         return found;
     const char *path = where.dli_fname;

@@ -9,7 +9,7 @@
 The limits are a file of their own because a tenant must be able to write its region: a limit that
 lives in it could be lifted by whom it limits. Seats are how tenants of one card see each other with
 no daemon between them; they tell of time only, never of memory. They are read, not mapped, by
-others: a mapped file that its owner cuts short would kill whoever looks at it.
+others: a mapped file that its owner cuts short would kill the process that looks at it.
 
 Every field is naturally aligned and every word that is changed while others read it is 4 or 8
 bytes, so that a plain store is seen whole. Append only, and raise VERSION when anything moves.
@@ -100,7 +100,7 @@ STRUCTS = (
     ),
     Struct(
         "region_slot",
-        "One process; owned by whoever holds the lock on byte `index` of the file",
+        "One process; owned by the one that holds the lock on byte `index` of the file",
         (
             Field("owner", "u64", "drawn anew at each attach; 0: free"),
             Field("pid", "i32", "in the process's own pid namespace"),

@@ -1,5 +1,5 @@
 /*
- * simsmi: look at the simulated machine, and make its cards sick.
+ * simsmi: look at the simulated machine, and make its cards unhealthy.
  *
  * It reads the state file itself rather than through NVML, so that it shows what is true also in a
  * process whose libraries somebody has put a fence around.

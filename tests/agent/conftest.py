@@ -8,25 +8,24 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from partage.agent import fencing
-from partage.fence import roots
+from partage.agent.containers import container_fence
+from partage.fence.store import roots
 from partage.kube import api
-from tests import leaving_out, simulated
-from tests.kube import making as kube
-from tests.kube import scripted
+from tests import leaving_out, simulated_machines
+from tests.kube import api_clients, scripted_server
 
 
 @pytest_asyncio.fixture
-async def server() -> AsyncIterator[scripted.Server]:
+async def server() -> AsyncIterator[scripted_server.Server]:
     """A server with an empty script."""
-    async with scripted.Server() as running:
+    async with scripted_server.Server() as running:
         yield running
 
 
 @pytest_asyncio.fixture
-async def client(server: scripted.Server) -> AsyncIterator[api.Api]:
+async def client(server: scripted_server.Server) -> AsyncIterator[api.Api]:
     """A client of that server."""
-    async with kube.connected(server) as connected:
+    async with api_clients.connected(server) as connected:
         yield connected
 
 
@@ -37,8 +36,8 @@ def root(tmp_path: Path) -> roots.Root:
 
 
 @pytest.fixture
-def fences(root: roots.Root, tmp_path: Path) -> fencing.Fences:
+def fences(root: roots.Root, tmp_path: Path) -> container_fence.Fences:
     """Fences with the library that was built here."""
-    if not simulated.FENCE.exists():
+    if not simulated_machines.FENCE.exists():
         leaving_out.leave_out("libpartage.so", "build it with `python -m native`")
-    return fencing.Fences(root, tmp_path / "lib")
+    return container_fence.Fences(root, tmp_path / "lib")

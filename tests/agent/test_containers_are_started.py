@@ -13,14 +13,23 @@ import grpc
 import msgspec
 import pytest
 
-from partage.agent import cdi, driver_files, fencing, gate, identity, starting, sweeping
+from partage.agent.containers import (
+    cdi,
+    cleanup,
+    container_fence,
+    container_start,
+    driver_files,
+    gate,
+)
+from partage.agent.pods import identity
 from partage.core import errors, grants
-from partage.dialects import native, pods
-from partage.fence import limits, roots, tenants
+from partage.dialects import grant_record, pods
+from partage.dialects.families import native
+from partage.fence.store import limits, roots, tenants
 from partage.kubelet import errors as kubelet_errors
 from partage.kubelet.wire import pod_resources_pb2
-from tests.agent import making
-from tests.agent.making import CORE, GIB, MEMORY, OWN_CARDS, OWN_MEMORY
+from tests.agent import agent_node
+from tests.agent.agent_node import CORE, GIB, MEMORY, OWN_CARDS, OWN_MEMORY
 from tests.kubelet import fake_kubelet
 
 MIB = 1 << 20
@@ -33,46 +42,46 @@ class Bench:
     Time passes only where somebody waits.
     """
 
-    def __init__(self, folder: Path, fences: fencing.Fences, *memory_mib: int) -> None:
+    def __init__(self, folder: Path, fences: container_fence.Fences, *memory_mib: int) -> None:
         self.folder = folder
         self.fences = fences
-        self.world = making.facts(*memory_mib)
-        self.world.served = frozenset({MEMORY, CORE, OWN_CARDS, making.WHOLE})
-        self.pods = making.Pods()
+        self.state = agent_node.facts(*memory_mib)
+        self.state.served = frozenset({MEMORY, CORE, OWN_CARDS, agent_node.WHOLE})
+        self.pods = agent_node.Pods()
         self.begun: list[tuple[grants.Grant, cdi.Started]] = []
-        self.held: list[making.Held] = []
+        self.held: list[agent_node.Held] = []
         self.files: driver_files.DriverFiles | None = None
         self.pod_resources = folder / "no-kubelet.sock"
         self.now_s = 0.0
         self.passing: Callable[[float], None] = lambda _now_s: None  # what happens meanwhile
-        self.told: list[tuple[str, str]] = []
+        self.messages: list[tuple[str, str]] = []
         self.starter = self.agent()
 
-    def agent(self) -> starting.Starter:
+    def agent(self) -> container_start.Starter:
         """One that has just been started."""
-        places = starting.Places(
+        paths = container_start.Paths(
             cdi=self.folder / "cdi",
-            checkpoint=making.checkpointed(self.folder, *self.held),
+            checkpoint=agent_node.checkpointed(self.folder, *self.held),
             pod_resources=self.pod_resources,
         )
-        return starting.Starter(
-            self.world,
+        return container_start.Starter(
+            self.state,
             self.pods,
             fences=self.fences,
             files=self.files,
-            places=places,
+            paths=paths,
             begun=lambda grant, began: self.begun.append((grant, began)),
-            way=gate.Way(
+            callbacks=gate.Callbacks(
                 release=lambda uid: self.sweeper().release(uid),
-                tell=lambda pod, why: self.told.append((pod.name, why)),
+                tell=lambda pod, why: self.messages.append((pod.name, why)),
                 clock=lambda: self.now_s,
                 sleep=self.sleep,
             ),
         )
 
-    def sweeper(self) -> sweeping.Sweeper:
-        """Who removes what is left of pods."""
-        return sweeping.Sweeper(self.starter, self.fences, self.pods)
+    def sweeper(self) -> cleanup.Sweeper:
+        """The part that removes what is left of pods."""
+        return cleanup.Sweeper(self.starter, self.fences, self.pods)
 
     async def sleep(self, pause_s: float) -> None:
         """Time passes."""
@@ -86,7 +95,7 @@ class Bench:
         """A pod is known, and the kubelet has given IDs to one of its containers."""
         self.pods.add(pod)
         self.held.append((pod.metadata.name, name, resource, ids))
-        making.checkpointed(self.folder, *self.held)
+        agent_node.checkpointed(self.folder, *self.held)
 
     async def start(self, ids: frozenset[str] = P0, resource: str = MEMORY) -> dict[str, Any]:
         """Allocate, then PreStartContainer; what the runtime then reads of the device."""
@@ -109,32 +118,32 @@ class Bench:
 
 
 @pytest.fixture
-def bench(tmp_path: Path, fences: fencing.Fences) -> Bench:
+def bench(tmp_path: Path, fences: container_fence.Fences) -> Bench:
     """A node with two cards of 16 GiB, and nothing on it."""
     return Bench(tmp_path, fences)
 
 
 def env(device: dict[str, Any]) -> dict[str, str]:
     """The environment that a device brings."""
-    return dict(each.split("=", 1) for each in device["containerEdits"]["env"])
+    return dict(variable.split("=", 1) for variable in device["containerEdits"]["env"])
 
 
 async def test_a_container_gets_the_cards_that_it_was_granted(
     bench: Bench, root: roots.Root
 ) -> None:
     """By the pod's grant alone: the variables of its family, its fence, and whom it is for."""
-    bench.add(making.pod("train", {MEMORY: 2}, 1))
+    bench.add(agent_node.pod("train", {MEMORY: 2}, 1))
     device = await bench.start()
 
     assert env(device) == {
-        "NVIDIA_VISIBLE_DEVICES": making.uuid(1),
+        "NVIDIA_VISIBLE_DEVICES": agent_node.uuid(1),
         "ALIYUN_COM_GPU_MEM_IDX": "1",
         "ALIYUN_COM_GPU_MEM_DEV": "16",
         "ALIYUN_COM_GPU_MEM_POD": "2",
         "ALIYUN_COM_GPU_MEM_CONTAINER": "2",
     }
     [held] = tenants.read(root, "uid-train.main").limits.cards
-    assert (held.uuid, held.memory_bytes) == (making.uuid(1), 2048 * MIB)
+    assert (held.uuid, held.memory_bytes) == (agent_node.uuid(1), 2048 * MIB)
     places = {mount["containerPath"] for mount in device["containerEdits"]["mounts"]}
     assert "/etc/partage/fence/limits" in places
     [(grant, began)] = bench.begun
@@ -153,16 +162,16 @@ async def test_a_container_gets_the_cards_that_it_was_granted(
 
 async def test_contexts_count_what_they_cost(bench: Bench, root: roots.Root) -> None:
     """The fence cannot ask the driver for it; the agent has measured it."""
-    bench.world.context_bytes = {making.uuid(0): 300 * MIB}
-    bench.add(making.pod("train", {MEMORY: 2}))
+    bench.state.context_bytes = {agent_node.uuid(0): 300 * MIB}
+    bench.add(agent_node.pod("train", {MEMORY: 2}))
     await bench.start()
     assert tenants.read(root, "uid-train.main").limits.cards[0].context_bytes == 300 * MIB
 
 
 async def test_the_labels_of_the_node_decide_what_is_held(bench: Bench, root: roots.Root) -> None:
     """On a node where sharing is a promise among users, memory is not limited."""
-    bench.world.set_labels({"ack.node.gpu.schedule": "share"})
-    bench.add(making.pod("train", {MEMORY: 2}))
+    bench.state.set_labels({"ack.node.gpu.schedule": "share"})
+    bench.add(agent_node.pod("train", {MEMORY: 2}))
     await bench.start()
     [held] = tenants.read(root, "uid-train.main").limits.cards
     assert held.memory_bytes == limits.NO_QUOTA
@@ -170,22 +179,22 @@ async def test_the_labels_of_the_node_decide_what_is_held(bench: Bench, root: ro
 
 async def test_a_whole_card_has_no_fence(bench: Bench) -> None:
     """And says so."""
-    bench.add(making.pod("train", {making.WHOLE: 1}, 1), resource=making.WHOLE)
-    device = await bench.start(resource=making.WHOLE)
+    bench.add(agent_node.pod("train", {agent_node.WHOLE: 1}, 1), resource=agent_node.WHOLE)
+    device = await bench.start(resource=agent_node.WHOLE)
     assert device["annotations"]["partage.dev/fence"] == "none"
-    assert env(device) == {"NVIDIA_VISIBLE_DEVICES": making.uuid(1)}
+    assert env(device) == {"NVIDIA_VISIBLE_DEVICES": agent_node.uuid(1)}
     assert bench.fences.names() == []
 
 
 async def test_a_record_does_not_say_as_whom_a_pod_speaks(bench: Bench) -> None:
     """That follows from what the pod asks for, which nobody can edit."""
-    bench.add(recorded(making.pod("sly", {MEMORY: 2}), '"dialect":"aliyun"', '"dialect":"t9k"'))
+    bench.add(recorded(agent_node.pod("sly", {MEMORY: 2}), '"dialect":"aliyun"', '"dialect":"t9k"'))
     assert env(await bench.start())["ALIYUN_COM_GPU_MEM_CONTAINER"] == "2"
 
 
 async def test_allocate_takes_an_old_specification_away(bench: Bench) -> None:
     """A container with IDs that another had must not start with what was the other's."""
-    bench.add(making.pod("first", {MEMORY: 2}))
+    bench.add(agent_node.pod("first", {MEMORY: 2}))
     await bench.start()
     assert bench.starter.allocated(MEMORY, P0) == f"partage.dev/share={cdi.device(MEMORY, P0)}"
     assert bench.written() == []
@@ -201,14 +210,14 @@ async def test_allocate_never_fails(bench: Bench, caplog: pytest.LogCaptureFixtu
 
 async def test_the_next_agent_knows_what_was_started(bench: Bench) -> None:
     """Its memory is in the specifications."""
-    bench.add(making.pod("train", {MEMORY: 2}))
+    bench.add(agent_node.pod("train", {MEMORY: 2}))
     await bench.start()
     assert bench.agent().started == bench.starter.started != {}
 
 
 async def test_a_container_that_starts_again_is_no_conflict_with_itself(bench: Bench) -> None:
     """Its pod has most of the card, once."""
-    bench.add(making.pod("train", {MEMORY: 12}))
+    bench.add(agent_node.pod("train", {MEMORY: 12}))
     first = await bench.start()
     await bench.starter.starting(MEMORY, P0)  # the kubelet allocates once for the life of a pod
     assert bench.spec() == first
@@ -236,7 +245,7 @@ class TestRefusals:
 
     async def test_a_pod_without_a_grant(self, bench: Bench) -> None:
         """Somebody bound it without asking; two cards, and nobody knows which."""
-        bench.add(making.unplaced("stray", {MEMORY: 2}))
+        bench.add(agent_node.unplaced("stray", {MEMORY: 2}))
         error = await self.refused(bench, gate.NotGranted)
         assert "pod lab/stray has no grant for a card on node gpu-1" in error.what
         assert "managedResources" in error.instead
@@ -244,57 +253,57 @@ class TestRefusals:
 
     async def test_a_grant_of_another_pod(self, bench: Bench) -> None:
         """A manifest was copied with its annotations."""
-        pod = making.pod("copy", {MEMORY: 2})
-        text = pod.metadata.annotations[native.GRANT].replace("uid-copy", "uid-of-another")
-        bench.add(edited(pod, {native.GRANT: text}))
+        pod = agent_node.pod("copy", {MEMORY: 2})
+        text = pod.metadata.annotations[grant_record.GRANT].replace("uid-copy", "uid-of-another")
+        bench.add(edited(pod, {grant_record.GRANT: text}))
         error = await self.refused(bench, gate.NotGranted)
-        assert "it is of another pod, 'uid-of-another'" in error.what
+        assert "it belongs to another pod, 'uid-of-another'" in error.what
 
     async def test_a_grant_that_was_edited(self, bench: Bench) -> None:
-        """Whoever owns the pod can write its annotations, and gets no more by it."""
-        pod = making.pod("greedy", {MEMORY: 2})
-        text = pod.metadata.annotations[native.GRANT].replace("2048", "8192")
-        bench.add(edited(pod, {native.GRANT: text}))
+        """Owners of the pod can write its annotations, and get no more by it."""
+        pod = agent_node.pod("greedy", {MEMORY: 2})
+        text = pod.metadata.annotations[grant_record.GRANT].replace("2048", "8192")
+        bench.add(edited(pod, {grant_record.GRANT: text}))
         error = await self.refused(bench, gate.NotGranted)
         assert "container 'main' asks for something else" in error.what
 
     async def test_a_grant_for_another_node(self, bench: Bench) -> None:
         """It was moved by somebody who knew better."""
-        pod = making.pod("moved", {MEMORY: 2})
-        text = pod.metadata.annotations[native.GRANT].replace('"gpu-1"', '"gpu-2"')
-        bench.add(edited(pod, {native.GRANT: text}))
+        pod = agent_node.pod("moved", {MEMORY: 2})
+        text = pod.metadata.annotations[grant_record.GRANT].replace('"gpu-1"', '"gpu-2"')
+        bench.add(edited(pod, {grant_record.GRANT: text}))
         assert "another node" in (await self.refused(bench, gate.NotGranted)).what
 
     async def test_a_fence_that_the_node_does_not_have(self, bench: Bench) -> None:
         """The pod asks for one at least, by its annotation."""
-        bench.add(making.pod("safe", {MEMORY: 2}, annotations={native.FENCE: "driver"}))
+        bench.add(agent_node.pod("safe", {MEMORY: 2}, annotations={native.FENCE: "driver"}))
         error = await self.refused(bench, errors.FenceError)
-        assert "the fence driver is asked for" in error.what
+        assert "the fence driver is requested" in error.what
 
     async def test_a_card_without_driver_files(self, bench: Bench) -> None:
         """NVIDIA's specification is older than the card."""
         bench.files = driver_files.DriverFiles([bench.folder / "nowhere"])
         bench.starter = bench.agent()
-        bench.add(making.pod("train", {MEMORY: 2}))
+        bench.add(agent_node.pod("train", {MEMORY: 2}))
         error = await self.refused(bench, errors.FenceError)
         assert "nvidia-ctk cdi generate" in error.instead
 
     async def test_a_set_that_two_pods_have(self, bench: Bench) -> None:
         """A kubelet's mistake is not guessed away."""
-        bench.add(making.pod("one", {MEMORY: 2}))
-        bench.add(making.pod("two", {MEMORY: 2}))
+        bench.add(agent_node.pod("one", {MEMORY: 2}))
+        bench.add(agent_node.pod("two", {MEMORY: 2}))
         error = await self.refused(bench, identity.Unidentified)
         assert "pod lab/one, pod lab/two" in error.what
 
     async def test_a_set_that_nobody_has(self, bench: Bench) -> None:
         """Neither record of the kubelet knows it: the second is not there at all."""
-        bench.add(making.pod("train", {MEMORY: 2}), frozenset({"p0", "p1"}))
+        bench.add(agent_node.pod("train", {MEMORY: 2}), frozenset({"p0", "p1"}))
         error = await self.refused(bench, kubelet_errors.Absent)
-        assert "it is not known which pod holds which devices" in error.what
+        assert "cannot find out which pod holds which devices" in error.what
 
     async def test_a_folder_that_cannot_be_written_to(self, bench: Bench) -> None:
         """The disk of the node is full, or something lies in the way."""
-        bench.add(making.pod("train", {MEMORY: 2}))
+        bench.add(agent_node.pod("train", {MEMORY: 2}))
         bench.path().mkdir(parents=True)
         with pytest.raises(errors.FenceError, match="specification cannot be written to"):
             await bench.start()
@@ -304,9 +313,9 @@ class TestRefusals:
 
 def recorded(pod: pods.Pod, old: str, new: str) -> pods.Pod:
     """The pod with an edited record."""
-    text = pod.metadata.annotations[native.GRANT]
+    text = pod.metadata.annotations[grant_record.GRANT]
     assert old in text
-    return edited(pod, {native.GRANT: text.replace(old, new)})
+    return edited(pod, {grant_record.GRANT: text.replace(old, new)})
 
 
 def edited(pod: pods.Pod, annotations: dict[str, str]) -> pods.Pod:
@@ -321,23 +330,23 @@ class TestWatchLag:
 
     async def test_a_pod_that_is_not_known_yet_is_listed_once(self, bench: Bench) -> None:
         """And then it starts."""
-        bench.add(making.pod("train", {MEMORY: 2}))
-        bench.pods.late = list(bench.pods.known.values())
-        bench.pods.known.clear()
+        bench.add(agent_node.pod("train", {MEMORY: 2}))
+        bench.pods.late = list(bench.pods.by_uid.values())
+        bench.pods.by_uid.clear()
         await bench.start()
         assert bench.pods.caught_up == 1
 
     async def test_a_pod_that_is_known_costs_no_list(self, bench: Bench) -> None:
         """Hundreds start at once."""
-        bench.add(making.pod("train", {MEMORY: 2}))
+        bench.add(agent_node.pod("train", {MEMORY: 2}))
         await bench.start()
         assert bench.pods.caught_up == 0
 
     async def test_a_pod_that_nobody_knows_is_listed_once_and_refused(self, bench: Bench) -> None:
         """The kubelet tries again by itself."""
-        bench.add(making.pod("train", {MEMORY: 2}))
-        bench.pods.known.clear()
-        with pytest.raises(identity.Unidentified, match="no pod of this node has the devices"):
+        bench.add(agent_node.pod("train", {MEMORY: 2}))
+        bench.pods.by_uid.clear()
+        with pytest.raises(identity.Unidentified, match="no pod of this node holds the devices"):
             await bench.start()
         assert bench.pods.caught_up == 1
 
@@ -360,13 +369,13 @@ async def test_the_kubelet_is_asked_where_its_checkpoint_does_not_tell(
     lister = fake_kubelet.FakeLister(answer)
     bench.pod_resources = socket
     bench.starter = bench.agent()
-    bench.pods.late = [making.pod("train", {MEMORY: 2}, 1)]
+    bench.pods.late = [agent_node.pod("train", {MEMORY: 2}, 1)]
     if damaged:
         (bench.folder / "kubelet_internal_checkpoint").write_text("{")
     async with lister.serving(socket):
         device = await bench.start()
-    assert env(device)["NVIDIA_VISIBLE_DEVICES"] == making.uuid(1)
-    assert (lister.asked, bench.pods.caught_up) == (1, 1)
+    assert env(device)["NVIDIA_VISIBLE_DEVICES"] == agent_node.uuid(1)
+    assert (lister.questions, bench.pods.caught_up) == (1, 1)
 
 
 async def test_the_kubelet_is_not_asked_where_its_checkpoint_tells(
@@ -377,10 +386,10 @@ async def test_the_kubelet_is_not_asked_where_its_checkpoint_tells(
     lister.refusals = [grpc.StatusCode.INTERNAL]
     bench.pod_resources = socket
     bench.starter = bench.agent()
-    bench.add(making.pod("train", {MEMORY: 2}))
+    bench.add(agent_node.pod("train", {MEMORY: 2}))
     async with lister.serving(socket):
         await bench.start()
-    assert lister.asked == 0
+    assert lister.questions == 0
 
 
 class TestSeveralResources:
@@ -389,13 +398,13 @@ class TestSeveralResources:
     @pytest.fixture
     def with_hooks(self, bench: Bench) -> Bench:
         """A node with NVIDIA's specification, and a container that asks for two resources."""
-        names = [card.uuid for card in bench.world.node.cards]
+        names = [card.uuid for card in bench.state.node.cards]
         hook = {"hookName": "createContainer", "path": "/usr/bin/nvidia-cdi-hook"}
         devices = [{"name": name, "containerEdits": {"hooks": [hook]}} for name in names]
         content = {"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": devices}
         (bench.folder / "nvidia.json").write_bytes(msgspec.json.encode(content))
         bench.files = driver_files.DriverFiles([bench.folder])
-        pod = making.pod("train", {MEMORY: 2, CORE: 30})
+        pod = agent_node.pod("train", {MEMORY: 2, CORE: 30})
         bench.add(pod, P0, MEMORY)
         bench.add(pod, frozenset({"p3", "p4"}), CORE)
         bench.starter = bench.agent()
@@ -414,7 +423,7 @@ class TestSeveralResources:
 
     async def test_hooks_come_with_a_resource_that_is_served(self, with_hooks: Bench) -> None:
         """For one that nobody serves here there is no call, and no device."""
-        with_hooks.world.served = frozenset({MEMORY})
+        with_hooks.state.served = frozenset({MEMORY})
         memory = await with_hooks.start(P0, MEMORY)
         assert len(memory["containerEdits"]["hooks"]) == 1
 
@@ -424,25 +433,28 @@ class TestConflicts:
 
     async def test_a_card_is_not_promised_twice(self, bench: Bench) -> None:
         """The second pod was bound by somebody who did not count; it waits until there is room."""
-        first = making.pod("first", {MEMORY: 10})
+        first = agent_node.pod("first", {MEMORY: 10})
         bench.add(first)
-        bench.add(making.pod("second", {MEMORY: 7}), frozenset({"p1"}))
+        bench.add(agent_node.pod("second", {MEMORY: 7}), frozenset({"p1"}))
         await bench.start()
         with pytest.raises(gate.NotGranted) as caught:
             await bench.start(frozenset({"p1"}))
-        assert f"card {making.uuid(0)}: 7168 MiB are granted beside 10240" in caught.value.what
-        assert caught.value.instead == "delete the pod to place it anew"
+        assert (
+            f"card {agent_node.uuid(0)}: 7168 MiB are granted in addition to 10240"
+            in caught.value.what
+        )
+        assert caught.value.instead == "delete the pod so that it is placed again"
         assert len(bench.written()) == 1
         assert bench.fences.names() == ["uid-first.main"]
 
-        bench.pods.add(making.ended(first))
+        bench.pods.add(agent_node.ended(first))
         await bench.start(frozenset({"p1"}))
 
     async def test_another_card_is_no_conflict(self, bench: Bench) -> None:
         """Nor is a pod that was never started here."""
-        bench.add(making.pod("first", {MEMORY: 10}))
-        bench.add(making.pod("second", {MEMORY: 10}, 1), frozenset({"p1"}))
-        bench.add(making.pod("third", {MEMORY: 10}), frozenset({"p2"}))
+        bench.add(agent_node.pod("first", {MEMORY: 10}))
+        bench.add(agent_node.pod("second", {MEMORY: 10}, 1), frozenset({"p1"}))
+        bench.add(agent_node.pod("third", {MEMORY: 10}), frozenset({"p2"}))
         await bench.start(frozenset({"p1"}))
         await bench.start(frozenset({"p2"}))
         with pytest.raises(gate.NotGranted):
@@ -450,10 +462,10 @@ class TestConflicts:
 
     async def test_what_the_agent_itself_records_moves_nothing(self, bench: Bench) -> None:
         """The second container of a pod starts when the fence of the first was written down."""
-        pod = making.pod(
+        pod = agent_node.pod(
             "job",
             {OWN_CARDS: 1, OWN_MEMORY: 100},
-            more=[making.container("b", {OWN_CARDS: 1, OWN_MEMORY: 100})],
+            more=[agent_node.container("b", {OWN_CARDS: 1, OWN_MEMORY: 100})],
         )
         bench.add(pod, P0, OWN_CARDS)
         bench.add(pod, frozenset({"p1"}), OWN_CARDS, "b")
@@ -461,16 +473,16 @@ class TestConflicts:
         bench.pods.add(recorded(pod, '"fence":""', '"fence":"hook"'))
         await bench.start(frozenset({"p1"}), OWN_CARDS)
 
-    async def test_a_sick_card_concerns_nobody_on_another(self, bench: Bench) -> None:
+    async def test_an_unhealthy_card_concerns_nobody_on_another(self, bench: Bench) -> None:
         """They start as ever."""
-        bench.add(making.pod("train", {MEMORY: 1}, 1))
-        bench.world.set_sick({making.uuid(0): "lost"})
+        bench.add(agent_node.pod("train", {MEMORY: 1}, 1))
+        bench.state.set_unhealthy({agent_node.uuid(0): "lost"})
         await bench.start()
 
     async def test_the_next_agent_compares_with_what_ran_before(self, bench: Bench) -> None:
         """It was killed, and containers ran on."""
-        bench.add(making.pod("first", {MEMORY: 10}))
-        bench.add(making.pod("second", {MEMORY: 7}), frozenset({"p1"}))
+        bench.add(agent_node.pod("first", {MEMORY: 10}))
+        bench.add(agent_node.pod("second", {MEMORY: 7}), frozenset({"p1"}))
         await bench.start()
         bench.starter = bench.agent()
         with pytest.raises(gate.NotGranted):
@@ -483,13 +495,13 @@ def ids_of(number: int) -> frozenset[str]:
 
 
 async def test_fifty_containers_of_one_size_start_at_once(
-    tmp_path: Path, fences: fencing.Fences, root: roots.Root
+    tmp_path: Path, fences: container_fence.Fences, root: roots.Root
 ) -> None:
     """Each gets what its own pod was granted, though only the IDs tell them apart."""
     bench = Bench(tmp_path, fences, *[64 * GIB] * 4)
     for number in range(50):
-        where = bench.world.node
-        pod = making.pod(f"job-{number}", {MEMORY: 4}, number % 4, where=where)
+        where = bench.state.node
+        pod = agent_node.pod(f"job-{number}", {MEMORY: 4}, number % 4, where=where)
         bench.add(pod, ids_of(number))
     await asyncio.gather(*(bench.start(ids_of(number)) for number in reversed(range(50))))
 
@@ -497,7 +509,7 @@ async def test_fifty_containers_of_one_size_start_at_once(
         device = bench.spec(ids_of(number))
         uid = f"uid-job-{number}"
         assert device["annotations"]["partage.dev/uid"] == uid
-        assert env(device)["NVIDIA_VISIBLE_DEVICES"] == making.uuid(number % 4)
+        assert env(device)["NVIDIA_VISIBLE_DEVICES"] == agent_node.uuid(number % 4)
         mounted = {m["containerPath"]: m["hostPath"] for m in device["containerEdits"]["mounts"]}
         limits_path = tenants.read(root, f"{uid}.main").limits_path
         assert mounted["/etc/partage/fence/limits"] == str(limits_path)
@@ -507,17 +519,17 @@ async def test_fifty_containers_of_one_size_start_at_once(
 
 
 async def test_containers_that_start_at_once_do_not_oversell_a_card(
-    tmp_path: Path, fences: fencing.Fences
+    tmp_path: Path, fences: container_fence.Fences
 ) -> None:
     """Thirty were granted a tenth each by somebody who did not count: ten start."""
     bench = Bench(tmp_path, fences, 10 * GIB)
     for number in range(30):
-        pod = making.pod(f"job-{number}", {MEMORY: 1}, where=bench.world.node)
+        pod = agent_node.pod(f"job-{number}", {MEMORY: 1}, where=bench.state.node)
         bench.add(pod, ids_of(number))
     starts = (bench.start(ids_of(number)) for number in range(30))
     done = await asyncio.gather(*starts, return_exceptions=True)
 
-    refused = [each for each in done if isinstance(each, gate.NotGranted)]
+    refused = [answer for answer in done if isinstance(answer, gate.NotGranted)]
     assert (len(refused), len(bench.written()), len(fences.names())) == (20, 10, 10)
 
 
@@ -531,10 +543,10 @@ class TestTwins:
     @pytest.fixture
     def twins(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
         """A pod whose two containers were granted different amounts, and have the same set."""
-        monkeypatch.setattr(starting, "_AGAIN_S", 0.001)
-        monkeypatch.setattr(starting, "_TURN_S", 0.02)
-        prepare = making.container("prepare", {OWN_CARDS: 1, OWN_MEMORY: 1024})
-        pod = making.pod("job", {OWN_CARDS: 1, OWN_MEMORY: 2048}, init=[prepare])
+        monkeypatch.setattr(container_start, "_AGAIN_S", 0.001)
+        monkeypatch.setattr(container_start, "_TURN_S", 0.02)
+        prepare = agent_node.container("prepare", {OWN_CARDS: 1, OWN_MEMORY: 1024})
+        pod = agent_node.pod("job", {OWN_CARDS: 1, OWN_MEMORY: 2048}, init=[prepare])
         bench.add(pod, P0, OWN_CARDS, "prepare")
         bench.add(pod, P0, OWN_CARDS, "main")
         return bench
@@ -548,65 +560,65 @@ class TestTwins:
         self, twins: Bench, root: roots.Root
     ) -> None:
         """The init container first, with its own share; then, when it has ended, the app."""
-        twins.pods.told = [{}]
+        twins.pods.answers = [{}]
         assert await self.container(twins) == "prepare"
-        twins.pods.told = [{}, RUNNING, RUNNING, DONE]
+        twins.pods.answers = [{}, RUNNING, RUNNING, DONE]
         assert await self.container(twins) == "main"
-        assert twins.pods.told == [DONE]
+        assert twins.pods.answers == [DONE]
         sizes = [tenants.read(root, name).limits.cards[0].memory_bytes for name in
                  ("uid-job.prepare", "uid-job.main")]  # fmt: skip
         assert sizes == [1024 * MIB, 2048 * MIB]
 
     async def test_the_next_agent_waits_for_news_as_well(self, twins: Bench) -> None:
         """It knows by the specification that the init container had its turn."""
-        twins.pods.told = [{}]
+        twins.pods.answers = [{}]
         await self.container(twins)
         twins.starter = twins.agent()
-        twins.pods.told = [{}, DONE]
+        twins.pods.answers = [{}, DONE]
         assert await self.container(twins) == "main"
 
     async def test_without_news_nothing_is_guessed(self, twins: Bench) -> None:
         """The kubelet tries again."""
-        twins.pods.told = [{}]
+        twins.pods.answers = [{}]
         await self.container(twins)
-        with pytest.raises(identity.Unidentified, match="prepare or main starts is not known"):
+        with pytest.raises(identity.Unidentified, match="whether container prepare or main starts"):
             await self.container(twins)
         assert len(twins.begun) == 1
 
     async def test_twins_that_are_alike_need_no_news(self, bench: Bench) -> None:
         """Whatever starts gets the same."""
-        prepare = making.container("prepare", {OWN_CARDS: 1, OWN_MEMORY: 2048})
-        pod = making.pod("job", {OWN_CARDS: 1, OWN_MEMORY: 2048}, init=[prepare])
+        prepare = agent_node.container("prepare", {OWN_CARDS: 1, OWN_MEMORY: 2048})
+        pod = agent_node.pod("job", {OWN_CARDS: 1, OWN_MEMORY: 2048}, init=[prepare])
         for name in ("prepare", "main"):
             bench.add(pod, P0, OWN_CARDS, name)
         device = await bench.start(P0, OWN_CARDS)
-        assert env(device)["NVIDIA_VISIBLE_DEVICES"] == making.uuid(0)
+        assert env(device)["NVIDIA_VISIBLE_DEVICES"] == agent_node.uuid(0)
 
 
 class TestSweeping:
     """What containers left behind goes when they are gone for good."""
 
     async def test_what_has_ended_or_vanished_is_removed(self, bench: Bench) -> None:
-        """Its specification and its fence; whoever runs keeps his."""
-        made = {name: making.pod(name, {MEMORY: 2}) for name in ("runs", "ended", "gone")}
+        """Its specification and its fence; containers that run keep theirs."""
+        made = {name: agent_node.pod(name, {MEMORY: 2}) for name in ("runs", "ended", "gone")}
         for number, pod in enumerate(made.values()):
             bench.add(pod, frozenset({f"p{number}"}))
             await bench.start(frozenset({f"p{number}"}))
-        bench.pods.add(making.ended(made["ended"]))
-        del bench.pods.known["uid-gone"]
-        sweeping.Sweeper(bench.starter, bench.fences, bench.pods).sweep()
+        bench.pods.add(agent_node.ended(made["ended"]))
+        del bench.pods.by_uid["uid-gone"]
+        cleanup.Sweeper(bench.starter, bench.fences, bench.pods).sweep()
 
         assert bench.written() == [bench.path().name]
-        assert [each.uid for each in bench.starter.started.values()] == ["uid-runs"]
+        assert [started.uid for started in bench.starter.started.values()] == ["uid-runs"]
         assert bench.fences.names() == ["uid-runs.main"]
 
     async def test_a_fence_without_a_specification_goes_as_well(self, bench: Bench) -> None:
         """The agent was killed between the two, or Allocate took the IDs for another pod."""
-        bench.add(making.pod("gone", {MEMORY: 2}))
+        bench.add(agent_node.pod("gone", {MEMORY: 2}))
         await bench.start()
         bench.starter.allocated(MEMORY, P0)
-        bench.pods.known.clear()
-        sweeping.Sweeper(bench.starter, bench.fences, bench.pods).sweep()
+        bench.pods.by_uid.clear()
+        cleanup.Sweeper(bench.starter, bench.fences, bench.pods).sweep()
         assert bench.fences.names() == []
 
 
@@ -617,16 +629,16 @@ class TestForcedDeletion:
         self, bench: Bench, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """As long as a process of it has a card; then it is swept away, and its room is free."""
-        big = making.pod("big", {MEMORY: 12})
+        big = agent_node.pod("big", {MEMORY: 12})
         bench.add(big, P0)
         await bench.start(P0)
         monkeypatch.setattr(bench.fences, "is_busy", lambda name: name.startswith("uid-big"))
-        bench.pods.known.clear()
-        sweeper = sweeping.Sweeper(bench.starter, bench.fences, bench.pods)
+        bench.pods.by_uid.clear()
+        sweeper = cleanup.Sweeper(bench.starter, bench.fences, bench.pods)
         sweeper.release("uid-big")
         other = frozenset({"p1"})
-        bench.add(making.pod("next", {MEMORY: 12}), other)
-        with pytest.raises(gate.NotGranted, match="beside 12288 MiB of running pods"):
+        bench.add(agent_node.pod("next", {MEMORY: 12}), other)
+        with pytest.raises(gate.NotGranted, match="in addition to 12288 MiB of running pods"):
             await bench.start(other)
         monkeypatch.undo()
         sweeper.release("uid-big")

@@ -10,11 +10,12 @@ from typing import IO
 import msgspec
 import pytest
 
-from partage.agent import fencing, gate, identity
+from partage.agent.containers import container_fence, gate
+from partage.agent.pods import identity
 from partage.dialects import pods
-from partage.fence import files, layout, locks, roots, tenants
-from tests.agent import making
-from tests.agent.making import MEMORY
+from partage.fence.store import layout, locks, roots, shared_files, tenants
+from tests.agent import agent_node
+from tests.agent.agent_node import MEMORY
 from tests.agent.test_containers_are_started import P0, Bench
 
 P1, P2 = frozenset({"p1"}), frozenset({"p2"})
@@ -25,14 +26,14 @@ class Old:
 
     def __init__(self, bench: Bench, region: Path) -> None:
         self._bench = bench
-        with files.mapped(region, layout.Region) as mapped:
+        with shared_files.mapped(region, layout.Region) as mapped:
             mapped.slots_used = 1
         self._process: IO[bytes] = region.open("r+b")
         assert locks.take(self._process.fileno(), 0)
 
     def delete(self) -> None:
         """By force: the API server knows nothing of it any more, and its process runs on."""
-        del self._bench.pods.known["uid-old"]
+        del self._bench.pods.by_uid["uid-old"]
         self._bench.sweeper().release("uid-old")
 
     def end(self) -> None:
@@ -45,7 +46,7 @@ class Old:
 
 
 @pytest.fixture
-def bench(tmp_path: Path, fences: fencing.Fences) -> Bench:
+def bench(tmp_path: Path, fences: container_fence.Fences) -> Bench:
     """A node with two cards of 16 GiB, and nothing on it."""
     return Bench(tmp_path, fences)
 
@@ -53,7 +54,7 @@ def bench(tmp_path: Path, fences: fencing.Fences) -> Bench:
 @pytest.fixture
 async def old(bench: Bench, root: roots.Root) -> AsyncIterator[Old]:
     """The pod ``old``, on the first card."""
-    bench.add(making.pod("old", {MEMORY: 12}), P0)
+    bench.add(agent_node.pod("old", {MEMORY: 12}), P0)
     await bench.start(P0)
     made = Old(bench, tenants.read(root, "uid-old.main").region_path)
     yield made
@@ -71,19 +72,19 @@ async def test_it_starts_as_soon_as_the_last_process_has_ended(bench: Bench, old
     """Within the same call of the kubelet, which would come again ten seconds later."""
     old.delete()
     old.end_at(1.5)
-    bench.add(making.pod("next", {MEMORY: 12}), P1)
+    bench.add(agent_node.pod("next", {MEMORY: 12}), P1)
     await bench.start(P1)
     assert bench.now_s == pytest.approx(1.5)
-    assert [each.uid for each in bench.starter.started.values()] == ["uid-next"]
+    assert [started.uid for started in bench.starter.started.values()] == ["uid-next"]
     assert bench.fences.names() == ["uid-next.main"]
-    assert bench.told == []  # it took too short a time to be worth a word
+    assert bench.messages == []  # it took too short a time to be worth a word
 
 
 async def test_what_has_ended_before_is_not_waited_for(bench: Bench, old: Old) -> None:
     """Nobody said so, and the sweep comes later."""
     old.delete()
     old.end()
-    bench.add(making.pod("next", {MEMORY: 12}), P1)
+    bench.add(agent_node.pod("next", {MEMORY: 12}), P1)
     await bench.start(P1)
     assert bench.now_s == 0
 
@@ -92,10 +93,10 @@ async def test_the_ids_of_the_old_one_make_no_difference(bench: Bench, old: Old)
     """The kubelet gives them away at once, and what is used still counts until it is not."""
     old.delete()
     old.end_at(1.5)
-    bench.add(making.pod("next", {MEMORY: 12}), P0)
+    bench.add(agent_node.pod("next", {MEMORY: 12}), P0)
     await bench.start(P0)
     assert bench.now_s == pytest.approx(1.5)
-    assert [each.uid for each in bench.starter.started.values()] == ["uid-next"]
+    assert [started.uid for started in bench.starter.started.values()] == ["uid-next"]
     assert len(bench.written()) == 1
     assert bench.fences.names() == ["uid-next.main"]
 
@@ -104,18 +105,18 @@ async def test_whoever_waits_is_told_for_whom(bench: Bench, old: Old) -> None:
     """After a while, once, as an event of the pod: it is no error yet."""
     old.delete()
     old.end_at(6)
-    bench.add(making.pod("next", {MEMORY: 12}), P1)
+    bench.add(agent_node.pod("next", {MEMORY: 12}), P1)
     await bench.start(P1)
-    [(name, why)] = bench.told
+    [(name, why)] = bench.messages
     assert name == "next"
     assert "waits for pod lab/old (uid-old), which was deleted and still has processes" in why
-    assert "12288 MiB are granted beside 12288 MiB" in why
+    assert "12288 MiB are granted in addition to 12288 MiB" in why
 
 
 async def test_it_is_not_waited_for_ever(bench: Bench, old: Old) -> None:
     """The kubelet gives up after 30 s; before that it is told to try again, and why."""
     old.delete()
-    bench.add(making.pod("next", {MEMORY: 12}), P1)
+    bench.add(agent_node.pod("next", {MEMORY: 12}), P1)
     with pytest.raises(gate.NotGranted) as caught:
         await bench.start(P1)
     assert 15 < bench.now_s < 25
@@ -138,8 +139,8 @@ async def test_others_start_meanwhile(bench: Bench, old: Old) -> None:
         waits.set()
 
     bench.passing = stand_still
-    bench.add(making.pod("next", {MEMORY: 12}), P1)
-    bench.add(making.pod("small", {MEMORY: 4}), P2)
+    bench.add(agent_node.pod("next", {MEMORY: 12}), P1)
+    bench.add(agent_node.pod("small", {MEMORY: 4}), P2)
     waiting = asyncio.create_task(bench.start(P1))
     await waits.wait()
     await bench.start(P2)
@@ -152,31 +153,31 @@ async def test_a_pod_in_its_grace_period_is_waited_for_and_not_swept(
     bench: Bench, old: Old
 ) -> None:
     """It may use its card again until the last moment, also if it does not now."""
-    bench.pods.add(deleting(bench.pods.known["uid-old"]))
+    bench.pods.add(deleting(bench.pods.by_uid["uid-old"]))
     old.end()
     bench.passing = lambda now_s: old.delete() if now_s == pytest.approx(1) else None
-    bench.add(making.pod("next", {MEMORY: 12}), P1)
+    bench.add(agent_node.pod("next", {MEMORY: 12}), P1)
     await bench.start(P1)
     assert bench.now_s == pytest.approx(1)
 
 
 async def test_somebody_who_stays_is_not_waited_for(bench: Bench, old: Old) -> None:
     """That another one leaves would not help: the advice is another, and comes at once."""
-    bench.add(making.pod("stays", {MEMORY: 4}), P2)
+    bench.add(agent_node.pod("stays", {MEMORY: 4}), P2)
     await bench.start(P2)
     old.delete()
-    bench.add(making.pod("next", {MEMORY: 13}), P1)
+    bench.add(agent_node.pod("next", {MEMORY: 13}), P1)
     with pytest.raises(gate.NotGranted) as caught:
         await bench.start(P1)
     assert bench.now_s == 0
-    assert caught.value.instead == "delete the pod to place it anew"
+    assert caught.value.instead == "delete the pod so that it is placed again"
 
 
 async def test_a_pod_that_goes_while_it_waits_waits_no_longer(bench: Bench, old: Old) -> None:
     """Its IDs may be another's next."""
     old.delete()
-    bench.add(making.pod("next", {MEMORY: 12}), P1)
-    bench.passing = lambda _: bench.pods.known.clear()
+    bench.add(agent_node.pod("next", {MEMORY: 12}), P1)
+    bench.passing = lambda _: bench.pods.by_uid.clear()
     with pytest.raises(identity.Unidentified):
         await bench.start(P1)
     assert bench.now_s == pytest.approx(0.1)

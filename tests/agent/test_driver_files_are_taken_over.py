@@ -11,11 +11,11 @@ import msgspec
 import pytest
 import yaml
 
-from partage.agent import cdi, driver_files
+from partage.agent.containers import cdi, driver_files
 from partage.core import cards, errors
-from tests.agent import making
+from tests.agent import agent_node
 
-CARDS = making.facts(16384, 16384, 16384).node.cards
+CARDS = agent_node.facts(16384, 16384, 16384).node.cards
 
 
 def hook(*arguments: str) -> dict[str, Any]:
@@ -74,7 +74,7 @@ def test_a_card_is_found_by_its_uuid_or_index(tmp_path: Path, name: str, by: str
     written(tmp_path / name, spec("all", *names))
     files = driver_files.DriverFiles([tmp_path])
 
-    assert files.there()
+    assert files.present()
     edits = files.edits([CARDS[1]])
     assert edits == cdi.Edits(
         env=("NVIDIA_CTK_LIBCUDA_DIR=/usr/lib64",),
@@ -148,7 +148,7 @@ def test_a_replaced_file_is_read_again_though_it_is_as_old(tmp_path: Path) -> No
     """Packages carry the times at which they were built."""
     file = written(tmp_path / "nvidia.yaml", spec("0", library="old"))
     files = driver_files.DriverFiles([tmp_path])
-    assert files.there()
+    assert files.present()
     other = written(tmp_path / "other.tmp.yaml.new", spec("0", library="new"))
     os.utime(other, ns=(file.stat().st_atime_ns, file.stat().st_mtime_ns))
     other.rename(file)
@@ -169,7 +169,7 @@ def test_a_broken_file_does_not_hide_the_others(
     written(tmp_path / "other.yaml", spec("0", library="other", kind="example.com/net"))
     (tmp_path / "folder.json").mkdir()
     (tmp_path / "notes.txt").write_text("kind: nvidia.com/gpu")
-    assert not driver_files.DriverFiles([tmp_path]).there()
+    assert not driver_files.DriverFiles([tmp_path]).present()
 
     written(tmp_path / "nvidia.yaml", spec("0"))
     edits = driver_files.DriverFiles([tmp_path]).edits([CARDS[0]])
@@ -184,12 +184,12 @@ def test_a_missing_card_is_an_error_with_a_next_step(tmp_path: Path) -> None:
         files.edits([CARDS[0], CARDS[1]])
     assert f"{tmp_path}, {tmp_path / 'nowhere'}" in caught.value.what
     assert caught.value.what.endswith(f"does not have card {CARDS[1].uuid}")
-    assert caught.value.instead.startswith("run `nvidia-ctk cdi generate` anew on the node")
+    assert caught.value.instead.startswith("run `nvidia-ctk cdi generate` again on the node")
 
 
 def test_without_a_folder_there_is_none(tmp_path: Path) -> None:
     """NVIDIA's runtime brings the files then."""
-    assert not driver_files.DriverFiles([tmp_path / "nowhere"]).there()
+    assert not driver_files.DriverFiles([tmp_path / "nowhere"]).present()
 
 
 def test_the_first_folder_comes_first(tmp_path: Path) -> None:
@@ -229,8 +229,8 @@ def test_an_index_that_means_another_card_by_now_is_not_believed(tmp_path: Path)
         device["containerEdits"]["deviceNodes"] = [{"path": f"/dev/nvidia{number}"}]
     written(tmp_path / "nvidia.json", made)
     files = driver_files.DriverFiles([tmp_path])
-    here = msgspec.structs.replace(CARDS[0], minor=0)
+    card = msgspec.structs.replace(CARDS[0], minor=0)
     moved = msgspec.structs.replace(CARDS[0], minor=1)
-    assert "/dev/nvidia0" in paths(files.edits([here]))
+    assert "/dev/nvidia0" in paths(files.edits([card]))
     with pytest.raises(errors.FenceError, match="cdi generate"):
         files.edits([moved])

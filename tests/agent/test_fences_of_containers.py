@@ -12,10 +12,12 @@ from typing import Any
 
 import pytest
 
-from partage.agent import cdi, fencing
+from partage.agent.containers import cdi, container_fence
 from partage.core import demands, errors, grants
-from partage.fence import levels, library, limits, roots, substitutes, tenants
-from tests.agent import making
+from partage.fence.levels import catalog
+from partage.fence.library import libpartage, substitutes
+from partage.fence.store import limits, roots, tenants
+from tests.agent import agent_node
 from tests.native import fenced
 
 NAME = "uid-1.main"
@@ -25,31 +27,35 @@ INSIDE = "/etc/partage/fence"
 
 def shares(*these: grants.Share, **more: Any) -> grants.ContainerGrant:
     """What a container was granted: a share of each of two cards, unless something else is said."""
-    given = these or (making.share(0, 2048), making.share(1, 1024))
+    given = these or (agent_node.share(0, 2048), agent_node.share(1, 1024))
     return grants.ContainerGrant(name="main", shares=given, **more)
 
 
 def put(
-    fences: fencing.Fences, container: grants.ContainerGrant | None = None, minimum: str = ""
-) -> fencing.Put:
+    fences: container_fence.Fences,
+    container: grants.ContainerGrant | None = None,
+    minimum: str = "",
+) -> container_fence.Put:
     """Put a fence around a container."""
-    costs = {making.uuid(0): 256 * MIB}
+    costs = {agent_node.uuid(0): 256 * MIB}
     return fences.put(NAME, container or shares(), minimum=minimum, context_bytes=costs)
 
 
-def mounts(put: fencing.Put) -> dict[str, cdi.Mount]:
+def mounts(put: container_fence.Put) -> dict[str, cdi.Mount]:
     """By their place in the container."""
     return {mount.container_path: mount for mount in put.edits.mounts}
 
 
-def test_a_container_gets_what_the_library_needs(fences: fencing.Fences, root: roots.Root) -> None:
+def test_a_container_gets_what_the_library_needs(
+    fences: container_fence.Fences, root: roots.Root
+) -> None:
     """Its limits read-only, its region and its own seats writable, and all of it bind mounts."""
-    found = put(fences)
+    fence = put(fences)
 
     tenant = tenants.read(root, NAME)
-    assert (found.level, found.tenant) == ("hook", NAME)
+    assert (fence.level, fence.tenant) == ("hook", NAME)
     placed = {
-        mount.container_path: (mount.host_path, mount.options[0]) for mount in found.edits.mounts
+        mount.container_path: (mount.host_path, mount.options[0]) for mount in fence.edits.mounts
     }
     assert placed.keys() - {"/etc/partage", "/etc/ld.so.preload", f"{INSIDE}/libpartage.so"} == {
         f"{INSIDE}/{name}"
@@ -58,24 +64,24 @@ def test_a_container_gets_what_the_library_needs(fences: fencing.Fences, root: r
     assert placed[f"{INSIDE}/limits"] == (str(tenant.limits_path), "ro")
     assert placed[f"{INSIDE}/region"] == (str(tenant.region_path), "rw")
     for index in (0, 1):
-        folder = root.seats / making.uuid(index)
+        folder = root.seats / agent_node.uuid(index)
         assert placed[f"{INSIDE}/seats-{index}"] == (str(folder), "ro")
         assert placed[f"{INSIDE}/seats-{index}/0"] == (str(folder / "0"), "rw")
-    for mount in found.edits.mounts:
+    for mount in fence.edits.mounts:
         assert mount.options[1:] == ("bind", "nosuid", "nodev")
         assert Path(mount.host_path).exists()
-    assert found.edits == cdi.Edits(mounts=found.edits.mounts)
+    assert fence.edits == cdi.Edits(mounts=fence.edits.mounts)
 
 
-def test_nothing_around_the_files_is_the_containers(fences: fencing.Fences) -> None:
+def test_nothing_around_the_files_is_the_containers(fences: container_fence.Fences) -> None:
     """The folder is mounted first and read-only, with a place for each file that comes on top."""
-    found = put(fences).edits.mounts
+    mounted = put(fences).edits.mounts
 
-    around = found[0]
+    around = mounted[0]
     assert (around.container_path, around.options[0]) == ("/etc/partage", "ro")
-    places = [mount.container_path for mount in found]
+    places = [mount.container_path for mount in mounted]
     assert places.index(f"{INSIDE}/seats-1") < places.index(f"{INSIDE}/seats-1/0")
-    for mount in found:
+    for mount in mounted:
         inside = Path(mount.container_path)
         if inside.is_relative_to("/etc/partage") and not inside.name.isdigit():
             place = Path(around.host_path) / inside.relative_to("/etc/partage")
@@ -84,30 +90,32 @@ def test_nothing_around_the_files_is_the_containers(fences: fencing.Fences) -> N
 
 
 def test_the_loader_is_told_of_the_library_where_it_is_in_the_container(
-    fences: fencing.Fences,
+    fences: container_fence.Fences,
 ) -> None:
     """The list lies over the image's own, and is not for the tenant to change."""
-    found = mounts(put(fences))
+    mount_at = mounts(put(fences))
 
-    preload = found["/etc/ld.so.preload"]
+    preload = mount_at["/etc/ld.so.preload"]
     assert Path(preload.host_path).read_text() == f"{INSIDE}/libpartage.so\n"
-    mounted = found[f"{INSIDE}/libpartage.so"]
-    assert Path(mounted.host_path).read_bytes() == library.find().path.read_bytes()
+    mounted = mount_at[f"{INSIDE}/libpartage.so"]
+    assert Path(mounted.host_path).read_bytes() == libpartage.find().path.read_bytes()
     assert preload.options[0] == mounted.options[0] == "ro"
     assert Path(preload.host_path).stat().st_mode & 0o777 == 0o644  # any user loads it
     assert Path(mounted.host_path).stat().st_mode & 0o777 == 0o644
 
 
-def test_the_limits_are_those_of_the_grant(fences: fencing.Fences, root: roots.Root) -> None:
+def test_the_limits_are_those_of_the_grant(
+    fences: container_fence.Fences, root: roots.Root
+) -> None:
     """By the same reckoning as everywhere, with what contexts cost."""
-    asked = shares(
-        making.share(0, 2048, compute_percent=30), compute_mode=demands.ComputeMode.FIXED
+    granted = shares(
+        agent_node.share(0, 2048, compute_percent=30), compute_mode=demands.ComputeMode.FIXED
     )
-    put(fences, asked)
+    put(fences, granted)
 
     [held] = tenants.read(root, NAME).limits.cards
     assert held == limits.CardLimits(
-        uuid=making.uuid(0),
+        uuid=agent_node.uuid(0),
         memory_bytes=2048 * MIB,
         context_bytes=256 * MIB,
         mode=limits.Mode.FIXED,
@@ -115,20 +123,22 @@ def test_the_limits_are_those_of_the_grant(fences: fencing.Fences, root: roots.R
     )
 
 
-def test_any_user_of_a_container_may_write_what_is_his(
-    fences: fencing.Fences, root: roots.Root
+def test_any_user_of_a_container_may_write_its_files(
+    fences: container_fence.Fences, root: roots.Root
 ) -> None:
     """Nobody knows as whom a container runs; on the host nobody else gets there."""
-    found = mounts(put(fences))
+    mounted = mounts(put(fences))
     for place in (f"{INSIDE}/region", f"{INSIDE}/seats-0/0"):
-        assert Path(found[place].host_path).stat().st_mode & 0o777 == 0o666
-    assert Path(found[f"{INSIDE}/limits"].host_path).stat().st_mode & 0o777 == 0o644
-    assert Path(found[f"{INSIDE}/seats-0"].host_path).stat().st_mode & 0o777 == 0o755
+        assert Path(mounted[place].host_path).stat().st_mode & 0o777 == 0o666
+    assert Path(mounted[f"{INSIDE}/limits"].host_path).stat().st_mode & 0o777 == 0o644
+    assert Path(mounted[f"{INSIDE}/seats-0"].host_path).stat().st_mode & 0o777 == 0o755
     for folder in (root.tenants, root.seats):
         assert folder.stat().st_mode & 0o777 == 0o700
 
 
-def test_two_containers_of_a_card_sit_apart(fences: fencing.Fences, root: roots.Root) -> None:
+def test_two_containers_of_a_card_sit_apart(
+    fences: container_fence.Fences, root: roots.Root
+) -> None:
     """Each may write its own seat only, and reads that of the other."""
     put(fences)
     other = fences.put("uid-2.main", shares(), minimum="", context_bytes={})
@@ -137,71 +147,83 @@ def test_two_containers_of_a_card_sit_apart(fences: fencing.Fences, root: roots.
     assert fences.names() == [NAME, "uid-2.main"]
 
 
-def test_who_has_a_card_for_himself_needs_no_fence(fences: fencing.Fences) -> None:
-    """Nothing is made, whatever he asks for at least; it is told so by a word of its own."""
-    whole = shares(making.share(0, 16384, exclusive=True), making.share(1, 16384, exclusive=True))
+def test_a_container_with_whole_cards_needs_no_fence(fences: container_fence.Fences) -> None:
+    """Nothing is made, whatever level is asked for; the container is told by a word of its own."""
+    whole = shares(
+        agent_node.share(0, 16384, exclusive=True), agent_node.share(1, 16384, exclusive=True)
+    )
     for minimum in ("", "hook", "driver"):
-        assert put(fences, whole, minimum) == fencing.Put("none")
+        assert put(fences, whole, minimum) == container_fence.Put("none")
     assert fences.names() == []
 
 
-def test_who_shares_one_of_his_cards_has_a_fence(fences: fencing.Fences, root: roots.Root) -> None:
+def test_a_container_that_shares_one_of_its_cards_has_a_fence(
+    fences: container_fence.Fences, root: roots.Root
+) -> None:
     """The whole one is in it without a limit."""
-    put(fences, shares(making.share(0, 16384, exclusive=True), making.share(1, 1024)))
+    put(fences, shares(agent_node.share(0, 16384, exclusive=True), agent_node.share(1, 1024)))
     held = tenants.read(root, NAME).limits.cards
     assert [card.memory_bytes for card in held] == [limits.NO_QUOTA, 1024 * MIB]
 
 
-def test_once_more_is_no_harm(fences: fencing.Fences, root: roots.Root) -> None:
+def test_once_more_is_no_harm(fences: container_fence.Fences, root: roots.Root) -> None:
     """A container that starts again has the same files, with the grant as it is now."""
     first = put(fences)
     assert put(fences) == first
-    smaller = shares(making.share(0, 512), making.share(1, 1024))
+    smaller = shares(agent_node.share(0, 512), agent_node.share(1, 1024))
     assert put(fences, smaller) == first
     assert tenants.read(root, NAME).limits.cards[0].memory_bytes == 512 * MIB
     assert fences.names() == [NAME]
 
 
 @pytest.mark.parametrize("minimum", ["driver", "mps"])
-def test_a_fence_that_is_not_there_is_refused(fences: fencing.Fences, minimum: str) -> None:
+def test_a_fence_that_is_not_there_is_refused(fences: container_fence.Fences, minimum: str) -> None:
     """A container that wants a stronger one does not start, and nothing is left behind."""
-    with pytest.raises(errors.FenceError, match=rf"{minimum} is asked for, and .* hook .*; ask"):
+    with pytest.raises(
+        errors.FenceError, match=rf"{minimum} is requested, but .* hook .*; request"
+    ):
         put(fences, minimum=minimum)
     assert fences.names() == []
 
 
 @pytest.mark.parametrize("minimum", ["", "advisory", "hook"])
 def test_the_strongest_fence_is_taken_whatever_would_do(
-    fences: fencing.Fences, minimum: str
+    fences: container_fence.Fences, minimum: str
 ) -> None:
     """A minimum is not a wish."""
     assert put(fences, minimum=minimum).level == "hook"
-    assert fences.strongest == levels.Probe(levels.Level.HOOK, available=True)
+    assert fences.strongest == catalog.Probe(catalog.Level.HOOK, available=True)
 
 
 @pytest.fixture
-def without(root: roots.Root, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> fencing.Fences:
+def without(
+    root: roots.Root, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> container_fence.Fences:
     """Fences of an installation that has no library."""
-    missing = library.find(tmp_path / "nowhere")
-    monkeypatch.setattr(library, "find", lambda: missing)
-    return fencing.Fences(root, tmp_path / "lib")
+    missing = libpartage.find(tmp_path / "nowhere")
+    monkeypatch.setattr(libpartage, "find", lambda: missing)
+    return container_fence.Fences(root, tmp_path / "lib")
 
 
-def test_without_the_library_containers_are_told_their_share(without: fencing.Fences) -> None:
+def test_without_the_library_containers_are_told_their_share(
+    without: container_fence.Fences,
+) -> None:
     """Nobody holds them, and that is said with the reason and what to do."""
-    found = put(without)
+    fence = put(without)
 
-    assert (found.level, found.tenant, found.edits.mounts) == ("advisory", "", ())
-    memory = f"{making.uuid(0)}={2048 * MIB},{making.uuid(1)}={1024 * MIB}"
-    assert f"PARTAGE_MEMORY_BYTES={memory}" in found.edits.env
+    assert (fence.level, fence.tenant, fence.edits.mounts) == ("advisory", "", ())
+    memory = f"{agent_node.uuid(0)}={2048 * MIB},{agent_node.uuid(1)}={1024 * MIB}"
+    assert f"PARTAGE_MEMORY_BYTES={memory}" in fence.edits.env
     assert without.names() == []
-    told = without.strongest
-    assert (told.level, told.available) == (levels.Level.HOOK, False)
-    assert "cannot be read" in told.reason
-    assert "make native" in told.remedy
+    probe = without.strongest
+    assert (probe.level, probe.available) == (catalog.Level.HOOK, False)
+    assert "cannot be read" in probe.reason
+    assert "make native" in probe.remedy
 
 
-def test_without_the_library_who_wants_the_fence_is_refused(without: fencing.Fences) -> None:
+def test_without_the_library_who_wants_the_fence_is_refused(
+    without: container_fence.Fences,
+) -> None:
     """With the reason and the remedy, for the pod's events."""
     with pytest.raises(errors.FenceError) as caught:
         put(without, minimum="hook")
@@ -217,12 +239,12 @@ class TestInstalling:
     def test_its_name_carries_a_checksum(self, tmp_path: Path) -> None:
         """Containers that run keep the one that they were started with."""
         folder = tmp_path / "other"
-        first = fencing.installed(library.find(), folder)
-        assert fencing.installed(library.find(), folder) == first
+        first = container_fence.installed(libpartage.find(), folder)
+        assert container_fence.installed(libpartage.find(), folder) == first
 
         changed = tmp_path / "newer.so"
         changed.write_bytes(first.path.read_bytes() + b"newer")
-        second = fencing.installed(library.Library(changed), folder)
+        second = container_fence.installed(libpartage.Library(changed), folder)
         assert first.path != second.path
         assert first.path.exists()
         assert second.path.read_bytes().endswith(b"newer")
@@ -232,20 +254,23 @@ class TestInstalling:
 
     def test_what_stands_in_the_drivers_place_is_put_beside_it(self, tmp_path: Path) -> None:
         """Under names that carry their checksums, too, and for any user to load."""
-        fencing.installed(library.find(), tmp_path)
-        for name, path in fencing.substituted(library.find(), tmp_path).items():
-            ours = substitutes.find(library.find())[name]
+        container_fence.installed(libpartage.find(), tmp_path)
+        for name, path in container_fence.substituted(libpartage.find(), tmp_path).items():
+            ours = substitutes.find(libpartage.find())[name]
             assert path.read_bytes() == ours.read_bytes()
             assert path.stat().st_mode & 0o777 == 0o644
             assert re.fullmatch(rf"{name.split('.')[0]}-[0-9a-f]{{16}}\.so\.1", path.name)
-        assert fencing.substituted(library.Library(tmp_path / "none.so"), tmp_path) == {}
+        assert container_fence.substituted(libpartage.Library(tmp_path / "none.so"), tmp_path) == {}
 
     def test_a_damaged_copy_is_put_right(self, tmp_path: Path) -> None:
         """As a full disk leaves it."""
-        first = fencing.installed(library.find(), tmp_path / "lib")
+        first = container_fence.installed(libpartage.find(), tmp_path / "lib")
         content = first.path.read_bytes()
         first.path.write_bytes(content[:100])
-        assert fencing.installed(library.find(), tmp_path / "lib").path.read_bytes() == content
+        assert (
+            container_fence.installed(libpartage.find(), tmp_path / "lib").path.read_bytes()
+            == content
+        )
 
     def test_a_folder_that_programs_cannot_load_from_is_no_place(
         self, root: roots.Root, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -253,17 +278,17 @@ class TestInstalling:
         """Containers would start without their fence, and nobody would know."""
         noexec = SimpleNamespace(f_flag=os.ST_NOSUID | os.ST_NOEXEC)
         monkeypatch.setattr(os, "statvfs", lambda path: noexec)
-        found = fencing.Fences(root, tmp_path / "noexec").strongest
-        assert not found.available
-        assert found.reason.endswith("/noexec, which is mounted noexec")
-        assert found.remedy == "name another folder with --library-folder"
+        probe = container_fence.Fences(root, tmp_path / "noexec").strongest
+        assert not probe.available
+        assert probe.reason.endswith("/noexec, which is mounted noexec")
+        assert probe.remedy == "name another folder with --library-folder"
 
     def test_a_folder_that_cannot_be_made_is_explained(self, tmp_path: Path) -> None:
         """With the flag that names another."""
         (tmp_path / "file").write_text("")
-        found = fencing.installed(library.find(), tmp_path / "file" / "lib")
-        assert "cannot be put into" in found.problem
-        assert found.remedy.endswith("--library-folder")
+        library = container_fence.installed(libpartage.find(), tmp_path / "file" / "lib")
+        assert "cannot be put into" in library.problem
+        assert library.remedy.endswith("--library-folder")
 
 
 @pytest.fixture
@@ -274,13 +299,13 @@ def machine(tmp_path: Path) -> Iterator[fenced.Machine]:
 
 
 def test_a_fence_stays_while_a_process_lives_behind_it(
-    fences: fencing.Fences, root: roots.Root, machine: fenced.Machine
+    fences: container_fence.Fences, root: roots.Root, machine: fenced.Machine
 ) -> None:
     """A pod that ended may have left a process; its memory is still taken."""
     share = grants.Share(uuid=machine.uuids[0], index=0, memory_mib=1024)
     put(fences, shares(share))
     environment = {
-        "LD_PRELOAD": str(library.find().path),
+        "LD_PRELOAD": str(fenced.FENCE),
         "PARTAGE_LIMITS": str(tenants.read(root, NAME).limits_path),
     }
     process = machine.start(environment)
@@ -300,22 +325,22 @@ def test_every_user_can_enter_whatever_the_umask_of_the_agent(
     """A loader that cannot reach the library starts the program without it."""
     before = os.umask(0o077)
     try:
-        found = put(fencing.Fences(root, tmp_path / "hardened"))
+        fence = put(container_fence.Fences(root, tmp_path / "hardened"))
     finally:
         os.umask(before)
-    for mount in found.edits.mounts:
+    for mount in fence.edits.mounts:
         path = Path(mount.host_path)
-        for each in (path, *path.rglob("*")):
-            readable = 0o005 if each.is_dir() else 0o004
-            assert each.stat().st_mode & readable == readable, each
+        for entry in (path, *path.rglob("*")):
+            readable = 0o005 if entry.is_dir() else 0o004
+            assert entry.stat().st_mode & readable == readable, entry
 
 
 def test_a_fence_that_cannot_be_written_is_explained(
-    fences: fencing.Fences, root: roots.Root
+    fences: container_fence.Fences, root: roots.Root
 ) -> None:
     """It is what the pod's owner reads in its events."""
     root.scratch.write_text("in the way")
-    with pytest.raises(errors.FenceError, match=r"fence cannot be written to .*; see whether"):
+    with pytest.raises(errors.FenceError, match=r"fence cannot be written to .*; check whether"):
         put(fences)
 
 
@@ -332,7 +357,7 @@ def test_a_fence_that_cannot_be_written_is_explained(
     ],
 )
 def test_a_volume_on_which_the_fence_would_lie(
-    fences: fencing.Fences, path: str, refused: bool
+    fences: container_fence.Fences, path: str, refused: bool
 ) -> None:
     """Another container with that volume could take it away; above or beside it, nobody can."""
     refusal = pytest.raises(

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 import hypothesis
 from hypothesis import strategies as st
 
-from partage.agent import admitting
+from partage.agent.containers import compatibility
 from partage.core import cards, grants
 from partage.core.demands import Role
-from tests.agent import making
+from tests.agent import agent_node
 
 CARDS = range(3)  # the last is sometimes not there
 
@@ -23,7 +23,9 @@ def granted(draw: st.DrawFn, uid: str = "uid-new") -> grants.Grant:
             name=f"c{number}",
             role=draw(st.sampled_from(list(Role))),
             shares=tuple(
-                making.share(index, draw(st.integers(0, 6)), exclusive=draw(st.integers(0, 7)) == 0)
+                agent_node.share(
+                    index, draw(st.integers(0, 6)), exclusive=draw(st.integers(0, 7)) == 0
+                )
                 for index in draw(st.sets(st.sampled_from(CARDS), min_size=1, max_size=2))
             ),
         )
@@ -59,10 +61,10 @@ def on_card(grant: grants.Grant, uuid: str) -> list[grants.Share]:
 def fits(grant: grants.Grant, others: Sequence[grants.Grant], sizes: dict[str, int]) -> bool:
     """Whether each of the grant's cards is there, has the memory, and is shared by all on it."""
     for uuid in {share.uuid for c in grant.containers for share in c.shares}:
-        there = [each for each in (grant, *others) if on_card(each, uuid)]
-        alone = any(share.exclusive for each in there for share in on_card(each, uuid))
-        wanted = sum(most_mib(each, uuid) for each in there)
-        if uuid not in sizes or wanted > sizes[uuid] or (alone and len(there) > 1):
+        on_it = [other for other in (grant, *others) if on_card(other, uuid)]
+        alone = any(share.exclusive for other in on_it for share in on_card(other, uuid))
+        sum_mib = sum(most_mib(other, uuid) for other in on_it)
+        if uuid not in sizes or sum_mib > sizes[uuid] or (alone and len(on_it) > 1):
             return False
     return True
 
@@ -80,30 +82,35 @@ def test_a_grant_is_refused_exactly_if_it_does_not_fit(
     node = cards.Node(
         name="n",
         cards=tuple(
-            cards.Card(uuid=making.uuid(i), index=i, memory_mib=size)
+            cards.Card(uuid=agent_node.uuid(i), index=i, memory_mib=size)
             for i, size in enumerate(sizes_mib)
         ),
     )
-    problem = admitting.conflict(grant, iter(others), node)
+    problem = compatibility.conflict(grant, iter(others), node)
 
-    sizes = {making.uuid(i): size for i, size in enumerate(sizes_mib)}
+    sizes = {agent_node.uuid(i): size for i, size in enumerate(sizes_mib)}
     assert (problem == "") == fits(grant, others, sizes)
 
 
 def one(index: int, memory_mib: int, **more: bool) -> grants.Grant:
     """A grant of one container."""
-    container = grants.ContainerGrant(name="c", shares=(making.share(index, memory_mib, **more),))
-    return grants.Grant(pod=grants.Pod("uid"), node=making.NODE, containers=(container,))
+    container = grants.ContainerGrant(
+        name="c", shares=(agent_node.share(index, memory_mib, **more),)
+    )
+    return grants.Grant(pod=grants.Pod("uid"), node=agent_node.NODE, containers=(container,))
 
 
 def test_the_reason_names_the_card_and_the_numbers() -> None:
     """Whoever reads the pod's event can see what is wrong."""
-    node = making.facts(4096).node
-    told = admitting.conflict(one(0, 3000), [one(0, 1000), one(0, 97)], node)
-    assert told == (
-        f"card {making.uuid(0)}: 3000 MiB are granted beside 1097 MiB of running pods, "
-        "and it has 4096"
+    node = agent_node.facts(4096).node
+    problem = compatibility.conflict(one(0, 3000), [one(0, 1000), one(0, 97)], node)
+    assert problem == (
+        f"card {agent_node.uuid(0)}: 3000 MiB are granted in addition to 1097 MiB of running pods, "
+        "but the card has 4096 MiB"
     )
-    told = admitting.conflict(one(0, 1), [one(0, 1, exclusive=True)], node)
-    assert told.startswith(f"card {making.uuid(0)}: one of its pods has it for itself")
-    assert admitting.conflict(one(7, 1), [], node) == f"node gpu-1 has no card {making.uuid(7)}"
+    problem = compatibility.conflict(one(0, 1), [one(0, 1, exclusive=True)], node)
+    assert problem.startswith(f"card {agent_node.uuid(0)}: one of its pods has exclusive use of it")
+    assert (
+        compatibility.conflict(one(7, 1), [], node)
+        == f"node gpu-1 has no card {agent_node.uuid(7)}"
+    )

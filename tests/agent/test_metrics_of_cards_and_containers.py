@@ -12,15 +12,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client import parser
 
-from partage.agent import metrics, reporting
+from partage.agent import reports
+from partage.agent.metrics import current_names
 from partage.core import errors
-from partage.fence.watch import facts
-from tests.agent import reported
-from tests.agent.reported import FIRST, MIB, SECOND
+from partage.core.problems import Problem
+from partage.fence.watch import escapes, samples
+from tests.agent import node_reports
+from tests.agent.node_reports import FIRST, MIB, SECOND
 
 Labels = frozenset[tuple[str, str]]
 TRAIN = {
-    "node": reported.NODE,
+    "node": node_reports.NODE,
     "uuid": FIRST,
     "index": "0",
     "namespace": "lab",
@@ -29,20 +31,22 @@ TRAIN = {
 }
 
 
-def samples(page: bytes) -> Iterator[tuple[str, Labels, float]]:
+def points(page: bytes) -> Iterator[tuple[str, Labels, float]]:
     """All samples of a page, as Prometheus reads it."""
     for family in parser.text_string_to_metric_families(page.decode()):
-        for each in family.samples:
-            yield each.name, frozenset(each.labels.items()), each.value
+        for sample in family.samples:
+            yield sample.name, frozenset(sample.labels.items()), sample.value
 
 
 def values(page: bytes, name: str, **labels: str) -> list[float]:
     """The samples of a name that have these labels."""
-    asked = labels.items()
-    return [value for found, has, value in samples(page) if found == name and asked <= set(has)]
+    wanted_labels = labels.items()
+    return [
+        value for series, has, value in points(page) if series == name and wanted_labels <= set(has)
+    ]
 
 
-def report(seconds: float = 1, **more: int) -> reporting.Report:
+def report(seconds: float = 1, **more: int) -> reports.Report:
     """A container that works on the first card; one that has not started, on the second."""
     numbers: dict[str, Any] = {
         "used_bytes": 1000 * MIB,
@@ -53,15 +57,15 @@ def report(seconds: float = 1, **more: int) -> reporting.Report:
         "throttled": 9,
         "launches": 40,
     }
-    now = reported.card_usage(**{**numbers, **more})
-    train = reported.container(reported.share(compute_percent=30))
-    wait = reported.container(reported.share(SECOND))
-    return reported.report(
-        *reported.granted("train", train, fence="hook", tenant="t"),
-        *reported.granted("wait", wait),
-        used=reported.used("t", now),
-        measured={FIRST: reporting.Measured(used_mib=1100, utilization_percent=40)},
-        sick={SECOND: "Xid 79"},
+    now = node_reports.card_usage(**{**numbers, **more})
+    train = node_reports.container(node_reports.share(compute_percent=30))
+    wait = node_reports.container(node_reports.share(SECOND))
+    return node_reports.report(
+        *node_reports.granted("train", train, fence="hook", tenant="t"),
+        *node_reports.granted("wait", wait),
+        used=node_reports.used("t", now),
+        measured={FIRST: reports.Measured(used_mib=1100, utilization_percent=40)},
+        unhealthy={SECOND: "Xid 79"},
         taken_ns=int(seconds * 1e9),
     )
 
@@ -83,15 +87,15 @@ def report(seconds: float = 1, **more: int) -> reporting.Report:
 )
 def test_a_container_is_told_with_its_names(name: str, value: float) -> None:
     """Asked, used, and what the fence did; in bytes, seconds and ratios."""
-    page = metrics.Metrics().page(report())
+    page = current_names.Metrics().page(report())
 
-    (found,) = values(page, f"partage_container_{name}", **TRAIN)
-    assert found == pytest.approx(value)
+    (sample,) = values(page, f"partage_container_{name}", **TRAIN)
+    assert sample == pytest.approx(value)
 
 
 def test_a_container_that_waits_has_zeros_and_no_guesses() -> None:
     """Its time will not be counted, so there is no series of it."""
-    page = metrics.Metrics().page(report())
+    page = current_names.Metrics().page(report())
 
     assert values(page, "partage_container_memory_used_bytes", pod="wait") == [0]
     assert values(page, "partage_container_busy_seconds_total", pod="wait") == []
@@ -99,7 +103,7 @@ def test_a_container_that_waits_has_zeros_and_no_guesses() -> None:
 
 def test_the_fence_in_force_is_a_label() -> None:
     """One sample for each container, so that they can be counted by level."""
-    page = metrics.Metrics().page(report())
+    page = current_names.Metrics().page(report())
 
     fence = "partage_container_fence"
     assert values(page, fence, pod="train", level="hook", mode="fixed") == [1]
@@ -108,8 +112,8 @@ def test_the_fence_in_force_is_a_label() -> None:
 
 
 def test_a_card_is_told_with_what_is_known_of_it() -> None:
-    """The second one tells nothing of itself, but it is sick, and granted."""
-    page = metrics.Metrics().page(report())
+    """The second one tells nothing of itself, but it is unhealthy, and granted."""
+    page = current_names.Metrics().page(report())
 
     for name, first, second in (
         ("memory_bytes", [16384 * MIB], [24576 * MIB]),
@@ -127,25 +131,25 @@ def test_a_card_is_told_with_what_is_known_of_it() -> None:
 
 def test_reasons_are_no_labels() -> None:
     """A text in a label is a series for each wording."""
-    assert b"Xid" not in metrics.Metrics().page(report())
+    assert b"Xid" not in current_names.Metrics().page(report())
 
 
 def test_a_pod_that_is_gone_leaves_no_series() -> None:
     """Nothing is kept from one page to the next, whatever old names are told."""
-    told = metrics.Metrics(["hami", "elastic", "gpu-manager"])
-    told.page(report(1))
+    metrics = current_names.Metrics(["hami", "elastic", "gpu-manager"])
+    metrics.page(report(1))
 
-    page = told.page(reported.report(taken_ns=20 * 10**9))
+    page = metrics.page(node_reports.report(taken_ns=20 * 10**9))
 
     assert b"train" not in page
 
 
 def test_the_agent_adds_what_it_counts_itself() -> None:
     """On the same page."""
-    told = metrics.Metrics()
-    prometheus.Counter("partage_agent_tests", "For this test", registry=told.registry).inc()
+    metrics = current_names.Metrics()
+    prometheus.Counter("partage_agent_tests", "For this test", registry=metrics.registry).inc()
 
-    page = told.page(report())
+    page = metrics.page(report())
 
     assert values(page, "partage_agent_tests_total") == [1]
     assert values(page, "partage_card_healthy", uuid=FIRST) == [1]
@@ -154,15 +158,15 @@ def test_the_agent_adds_what_it_counts_itself() -> None:
 
 def test_problems_are_counted() -> None:
     """So that somebody can be woken by them."""
-    lost = msgspec.structs.replace(report(), problems=(reporting.Problem("tenant x", "broken"),))
+    lost = msgspec.structs.replace(report(), problems=(Problem("tenant x", "broken"),))
 
-    assert values(metrics.Metrics().page(lost), "partage_report_problems") == [1]
+    assert values(current_names.Metrics().page(lost), "partage_report_problems") == [1]
 
 
 def test_unknown_old_names_are_refused() -> None:
     """By the name, with those that there are."""
-    with pytest.raises(errors.InputError, match="of nagios; choose from hami, elastic, gpu-m"):
-        metrics.Metrics(["hami", "nagios"])
+    with pytest.raises(errors.InputError, match="for nagios; choose from hami, elastic, gpu-m"):
+        current_names.Metrics(["hami", "nagios"])
 
 
 names = st.text(max_size=20)
@@ -182,18 +186,18 @@ rows = st.builds(
 @settings(deadline=None, max_examples=50)
 @given(st.lists(rows, max_size=5), names)
 def test_any_names_make_a_page_that_prometheus_reads(
-    containers: list[reporting.ContainerReport], node: str
+    containers: list[reports.ContainerReport], node: str
 ) -> None:
     """Quotes and newlines come back as they were, and no series is there twice."""
-    told = msgspec.structs.replace(report(), node=node, containers=tuple(containers))
+    changed = msgspec.structs.replace(report(), node=node, containers=tuple(containers))
 
-    page = metrics.Metrics(["hami", "elastic", "gpu-manager"]).page(told)
+    page = current_names.Metrics(["hami", "elastic", "gpu-manager"]).page(changed)
 
-    found = [(name, labels) for name, labels, _ in samples(page)]
-    assert len(found) == len(set(found))
+    series = [(name, labels) for name, labels, _ in points(page)]
+    assert len(series) == len(set(series))
     used = {
         (dict(labels)["namespace"], dict(labels)["pod"], dict(labels)["container"]): value
-        for name, labels, value in samples(page)
+        for name, labels, value in points(page)
         if name == "partage_container_memory_used_bytes"
     }
     assert used == {
@@ -205,10 +209,10 @@ def test_any_names_make_a_page_that_prometheus_reads(
 
 def test_what_the_watch_found_is_counted_and_what_nobody_accounts_for_is_a_number() -> None:
     """By what was found and what was done; the card's number is not there if nobody looked."""
-    page = metrics.Metrics()
-    process = facts.Process(pid=1, started_ticks=1, inner_pid=1, tenant="t")
-    finding = facts.Finding(
-        kind=facts.Kind.OUTSIDE,
+    page = current_names.Metrics()
+    process = samples.Process(pid=1, started_ticks=1, inner_pid=1, tenant="t")
+    finding = escapes.Finding(
+        kind=escapes.Kind.OUTSIDE,
         tenant="t",
         uuid=FIRST,
         process=process,
@@ -218,10 +222,10 @@ def test_what_the_watch_found_is_counted_and_what_nobody_accounts_for_is_a_numbe
         harms=True,
         since_s=0.0,
     )
-    page.found(finding, facts.Then.END)
-    page.found(finding, facts.Then.END)
-    outside = reporting.Outside(unaccounted_bytes={FIRST: 7 * MIB})
-    told = page.page(reported.report(outside=outside))
+    page.count(finding, escapes.Then.END)
+    page.count(finding, escapes.Then.END)
+    outside = reports.Outside(unaccounted_bytes={FIRST: 7 * MIB})
+    text = page.page(node_reports.report(outside=outside))
     name = "partage_outside_fence_total"
-    assert values(told, name, found="outside", then="end") == [2.0]
-    assert values(told, "partage_card_memory_unaccounted_bytes") == [7.0 * MIB]
+    assert values(text, name, found="outside", then="end") == [2.0]
+    assert values(text, "partage_card_memory_unaccounted_bytes") == [7.0 * MIB]

@@ -4,45 +4,46 @@ from __future__ import annotations
 
 import pytest
 
-from partage.agent import metrics, reporting
-from tests.agent import reported
-from tests.agent.reported import FIRST, MIB, SECOND
+from partage.agent import reports
+from partage.agent.metrics import current_names
+from tests.agent import node_reports
+from tests.agent.node_reports import FIRST, MIB, SECOND
 from tests.agent.test_metrics_of_cards_and_containers import values
 
 
-def report(seconds: float, busy_ns: int) -> reporting.Report:
+def report(seconds: float, busy_ns: int) -> reports.Report:
     """A pod with two containers, one of them on both cards."""
-    both = reported.container(
-        reported.share(FIRST, 4096, compute_percent=30),
-        reported.share(SECOND, 2048, compute_percent=20),
+    both = node_reports.container(
+        node_reports.share(FIRST, 4096, compute_percent=30),
+        node_reports.share(SECOND, 2048, compute_percent=20),
         name="both",
     )
-    half = reported.container(reported.share(FIRST, 1024, compute_percent=10), name="half")
-    works = reported.card_usage(FIRST, used_bytes=1000 * MIB, busy_ns=busy_ns)
-    rests = reported.card_usage(SECOND, used_bytes=24 * MIB)
-    first, second = reported.granted("train", both, half, fence="hook", tenant="t")
-    return reported.report(
+    half = node_reports.container(node_reports.share(FIRST, 1024, compute_percent=10), name="half")
+    works = node_reports.card_usage(FIRST, used_bytes=1000 * MIB, busy_ns=busy_ns)
+    rests = node_reports.card_usage(SECOND, used_bytes=24 * MIB)
+    first, second = node_reports.granted("train", both, half, fence="hook", tenant="t")
+    return node_reports.report(
         first,
-        reporting.Container(grant=second.grant, container=half, fence="hook", tenant="h"),
+        reports.Container(grant=second.grant, container=half, fence="hook", tenant="h"),
         used={
-            **reported.used("t", works, rests),
-            **reported.used("h", reported.card_usage(FIRST, used_bytes=512 * MIB)),
+            **node_reports.used("t", works, rests),
+            **node_reports.used("h", node_reports.card_usage(FIRST, used_bytes=512 * MIB)),
         },
-        measured={FIRST: reporting.Measured(used_mib=1638, utilization_percent=40)},
+        measured={FIRST: reports.Measured(used_mib=1638, utilization_percent=40)},
         taken_ns=int(seconds * 1e9),
     )
 
 
 def second_page(old: str) -> bytes:
     """Ten seconds after the first, of which the card worked two and a half for the container."""
-    told = metrics.Metrics([old])
-    told.page(report(100, 0))
-    return told.page(report(110, 2_500_000_000))
+    metrics = current_names.Metrics([old])
+    metrics.page(report(100, 0))
+    return metrics.page(report(110, 2_500_000_000))
 
 
 def test_no_old_names_unless_asked_for() -> None:
     """They double the page."""
-    page = metrics.Metrics().page(report(1, 0))
+    page = current_names.Metrics().page(report(1, 0))
 
     assert b"vGPU" not in page
     assert b"pod_mem_usage" not in page
@@ -105,7 +106,7 @@ def test_hamis_cards(new: str, old: str, value: float) -> None:
     assert values(
         page,
         new,
-        node=reported.NODE,
+        node=node_reports.NODE,
         device_index="0",
         device_uuid=FIRST,
         device_type="NVIDIA-Tesla T4",
@@ -113,7 +114,7 @@ def test_hamis_cards(new: str, old: str, value: float) -> None:
     assert values(
         page,
         old,
-        nodeid=reported.NODE,
+        nodeid=node_reports.NODE,
         deviceidx="0",
         deviceuuid=FIRST,
         devicetype="NVIDIA-Tesla T4",
@@ -136,9 +137,11 @@ def test_hamis_cards(new: str, old: str, value: float) -> None:
 )
 def test_elastic_gpus_pods(name: str, value: float) -> None:
     """All containers and cards of a pod together, in percent of a card and in MiB."""
-    found = values(second_page("elastic"), name, node=reported.NODE, namespace="lab", pod="train")
+    numbers = values(
+        second_page("elastic"), name, node=node_reports.NODE, namespace="lab", pod="train"
+    )
 
-    assert found == [pytest.approx(value)]
+    assert numbers == [pytest.approx(value)]
 
 
 @pytest.mark.parametrize(
@@ -152,9 +155,9 @@ def test_elastic_gpus_pods(name: str, value: float) -> None:
 )
 def test_elastic_gpus_containers(name: str, value: float) -> None:
     """All cards of a container together."""
-    found = values(second_page("elastic"), name, namespace="lab", pod="train", container="both")
+    numbers = values(second_page("elastic"), name, namespace="lab", pod="train", container="both")
 
-    assert found == [pytest.approx(value)]
+    assert numbers == [pytest.approx(value)]
 
 
 @pytest.mark.parametrize(
@@ -170,7 +173,7 @@ def test_elastic_gpus_cards(name: str, value: float) -> None:
     """By index; what the second card does not tell is not there."""
     page = second_page("elastic")
 
-    assert values(page, name, node=reported.NODE, card="0") == [pytest.approx(value)]
+    assert values(page, name, node=node_reports.NODE, card="0") == [pytest.approx(value)]
     assert name == "gpu_core_usage" or values(page, name, card="1") == []
 
 
@@ -180,7 +183,7 @@ def test_gpu_managers_containers() -> None:
     who = {
         "pod_name": "train",
         "namespace": "lab",
-        "node": reported.NODE,
+        "node": node_reports.NODE,
         "container_name": "both",
     }
 
@@ -194,7 +197,7 @@ def test_gpu_managers_containers() -> None:
 
 def test_the_first_page_has_no_rates() -> None:
     """There is nothing to compare with; zero would be a lie."""
-    page = metrics.Metrics(["hami"]).page(report(1, 10**9))
+    page = current_names.Metrics(["hami"]).page(report(1, 10**9))
 
     assert values(page, "Device_utilization_desc_of_container") == []
     assert len(values(page, "vGPU_device_memory_usage_in_bytes")) == 3
@@ -202,11 +205,11 @@ def test_the_first_page_has_no_rates() -> None:
 
 def test_frequent_scrapes_are_compared_with_one_some_seconds_ago() -> None:
     """A few milliseconds would tell nothing."""
-    told = metrics.Metrics(["hami"])
-    told.page(report(100, 0))
-    told.page(report(104.99, 0))
+    metrics = current_names.Metrics(["hami"])
+    metrics.page(report(100, 0))
+    metrics.page(report(104.99, 0))
 
-    page = told.page(report(105, 2_500_000_000))
+    page = metrics.page(report(105, 2_500_000_000))
 
     assert values(page, "Device_utilization_desc_of_container", ctrname="both", vdeviceid="0") == [
         50

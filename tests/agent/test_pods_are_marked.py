@@ -7,15 +7,16 @@ import asyncio
 import msgspec
 import pytest
 
-from partage.agent import cdi, marking
+from partage.agent.cluster import pod_marks
+from partage.agent.containers import cdi
 from partage.core import grants
-from partage.dialects import hami_records, native, pods, registry
+from partage.dialects import bound_pods, grant_record, pods
+from partage.dialects.families import hami_records
 from partage.kube import api
-from tests.agent import making
-from tests.agent.making import MEMORY, OWN_CARDS, OWN_MEMORY
-from tests.dialects import making as dialects
-from tests.kube import making as kube
-from tests.kube import scripted
+from tests.agent import agent_node
+from tests.agent.agent_node import MEMORY, OWN_CARDS, OWN_MEMORY
+from tests.dialects import dialect_pods
+from tests.kube import api_clients, scripted_server
 
 ASSIGNED = "ALIYUN_COM_GPU_MEM_ASSIGNED"
 
@@ -30,15 +31,15 @@ def began(name: str = "train", container: str = "main", fence: str = "hook") -> 
 
 def granted(pod: pods.Pod) -> grants.Grant:
     """What the pod has, by its own record."""
-    found = registry.granted(pod, making.facts().node, dialects.SETTINGS)
-    assert isinstance(found, grants.Grant), found
-    return found
+    grant = bound_pods.granted(pod, agent_node.facts().node, dialect_pods.SETTINGS)
+    assert isinstance(grant, grants.Grant), grant
+    return grant
 
 
 def marked(pod: pods.Pod, *these: cdi.Started) -> pods.Pod:
     """The pod with what is to be written."""
-    change = marking.changes(pod, granted(pod), these)
-    return dialects.bound(pod, change, pod.spec.node_name)
+    change = pod_marks.changes(pod, granted(pod), these)
+    return dialect_pods.bound(pod, change, pod.spec.node_name)
 
 
 def fences(pod: pods.Pod) -> dict[str, str]:
@@ -51,9 +52,9 @@ class TestChanges:
 
     def test_a_pod_of_gpushare_is_assigned(self) -> None:
         """In the words of its own tools, and its record gets the fence; nothing else changes."""
-        pod = making.pod("train", {MEMORY: 2}, 1)
-        change = marking.changes(pod, granted(pod), [began()])
-        assert change.keys() == {ASSIGNED, native.GRANT}
+        pod = agent_node.pod("train", {MEMORY: 2}, 1)
+        change = pod_marks.changes(pod, granted(pod), [began()])
+        assert change.keys() == {ASSIGNED, grant_record.GRANT}
         assert change[ASSIGNED] == "true"
         assert fences(marked(pod, began())) == {"main": "hook"}
         before = msgspec.structs.replace(granted(pod).containers[0], fence="hook")
@@ -61,22 +62,22 @@ class TestChanges:
 
     def test_once_it_stands_there_nothing_is_to_be_written(self) -> None:
         """Every change of a pod wakes everybody who watches it."""
-        pod = marked(making.pod("train", {MEMORY: 2}), began())
-        assert marking.changes(pod, granted(pod), [began()]) == {}
+        pod = marked(agent_node.pod("train", {MEMORY: 2}), began())
+        assert pod_marks.changes(pod, granted(pod), [began()]) == {}
 
     def test_only_what_differs_is_written(self) -> None:
         """A fence that became another one, for example after an upgrade of the node."""
-        pod = marked(making.pod("train", {MEMORY: 2}), began())
-        assert marking.changes(pod, granted(pod), [began(fence="advisory")]).keys() == {
-            native.GRANT
+        pod = marked(agent_node.pod("train", {MEMORY: 2}), began())
+        assert pod_marks.changes(pod, granted(pod), [began(fence="advisory")]).keys() == {
+            grant_record.GRANT
         }
 
     def test_each_container_has_its_own_fence(self) -> None:
         """One that was not started yet has none, and one of before keeps what it had."""
-        pod = making.pod(
+        pod = agent_node.pod(
             "train",
             {OWN_CARDS: 1, OWN_MEMORY: 100},
-            more=[making.container("second", {OWN_CARDS: 1, OWN_MEMORY: 100})],
+            more=[agent_node.container("second", {OWN_CARDS: 1, OWN_MEMORY: 100})],
         )
         pod = marked(pod, began())
         assert fences(pod) == {"main": "hook", "second": ""}
@@ -87,11 +88,11 @@ class TestChanges:
 
     def test_a_pod_of_another_system_gets_no_record(self) -> None:
         """It was taken over while it ran: only its own words are completed."""
-        pod = making.pod("train", {MEMORY: 2})
-        annotations = {k: v for k, v in pod.metadata.annotations.items() if k != native.GRANT}
+        pod = agent_node.pod("train", {MEMORY: 2})
+        annotations = {k: v for k, v in pod.metadata.annotations.items() if k != grant_record.GRANT}
         meta = msgspec.structs.replace(pod.metadata, annotations=annotations)
         old = msgspec.structs.replace(pod, metadata=meta)
-        assert marking.changes(old, granted(old), [began()]) == {ASSIGNED: "true"}
+        assert pod_marks.changes(old, granted(old), [began()]) == {ASSIGNED: "true"}
 
     def test_every_family_has_its_words(self) -> None:
         """gpu-manager's and HAMi's; others have none, and get the record alone."""
@@ -100,71 +101,73 @@ class TestChanges:
             "nvidia.com/gpumem": {hami_records.BIND_PHASE: "success"},
             OWN_CARDS: {},
         }
-        for resource, wanted in words.items():
+        for resource, marks in words.items():
             limits: dict[str, pods.Amount] = {resource: 1 if resource == OWN_CARDS else 20}
             if resource.startswith("tencent"):
                 limits["tencent.com/vcuda-memory"] = 4
             if resource.startswith("nvidia"):
                 limits["nvidia.com/gpu"] = 1
-            pod = making.pod("train", limits)
-            change = marking.changes(pod, granted(pod), [began()])
-            assert {k: v for k, v in change.items() if k != native.GRANT} == wanted
-            assert native.GRANT in change
+            pod = agent_node.pod("train", limits)
+            change = pod_marks.changes(pod, granted(pod), [began()])
+            assert {k: v for k, v in change.items() if k != grant_record.GRANT} == marks
+            assert grant_record.GRANT in change
 
 
 class Node:
     """A marker with its pods, and what was started."""
 
     def __init__(self, client: api.Api) -> None:
-        self.pods = making.Pods()
+        self.pods = agent_node.Pods()
         self.started: dict[str, cdi.Started] = {}
-        self.marker = marking.Marker(client, self.pods, making.facts(), self.started)
+        self.marker = pod_marks.Marker(client, self.pods, agent_node.facts(), self.started)
 
     def start(self, pod: pods.Pod) -> None:
         """A pod is there, and its container was started."""
         self.pods.add(pod)
-        one = began(pod.metadata.name)
-        self.started[one.device] = one
-        self.marker.look(one.uid)
+        started = began(pod.metadata.name)
+        self.started[started.device] = started
+        self.marker.look(started.uid)
 
 
 @pytest.fixture
 def node(client: api.Api, monkeypatch: pytest.MonkeyPatch) -> Node:
     """A node whose marker is quick to try again."""
-    monkeypatch.setattr(marking, "_AGAIN_S", 0.01)
+    monkeypatch.setattr(pod_marks, "_AGAIN_S", 0.01)
     return Node(client)
 
 
-async def test_a_started_pod_is_patched(node: Node, server: scripted.Server) -> None:
+async def test_a_started_pod_is_patched(node: Node, server: scripted_server.Server) -> None:
     """By its uid, so that another pod of that name is left alone."""
-    server.script(scripted.Answer(), scripted.Answer())
-    pod = making.pod("train", {MEMORY: 2})
-    async with kube.running(node.marker.run()):
+    server.script(scripted_server.Answer(), scripted_server.Answer())
+    pod = agent_node.pod("train", {MEMORY: 2})
+    async with api_clients.running(node.marker.run()):
         node.start(pod)
         node.marker.look("uid-train")  # it waits already
-        node.start(making.pod("other", {MEMORY: 2}))
-        await scripted.until(lambda: len(server.requests) == 2)
-    asked = [(each.verb, each.path.rpartition("/v1")[2]) for each in server.requests]
-    assert asked == [
+        node.start(agent_node.pod("other", {MEMORY: 2}))
+        await scripted_server.until(lambda: len(server.requests) == 2)
+    requests = [(request.verb, request.path.rpartition("/v1")[2]) for request in server.requests]
+    assert requests == [
         ("PATCH", "/namespaces/lab/pods/train"),
         ("PATCH", "/namespaces/lab/pods/other"),
     ]
-    change = marking.changes(pod, granted(pod), [began()])
-    [body] = making.bodies(server, "PATCH", "train")
+    change = pod_marks.changes(pod, granted(pod), [began()])
+    [body] = agent_node.bodies(server, "PATCH", "train")
     assert body == {"metadata": {"uid": "uid-train", "annotations": change}}
 
 
-@pytest.mark.parametrize("step", [scripted.refusal(500, "InternalError"), scripted.Hangup()])
+@pytest.mark.parametrize(
+    "step", [scripted_server.refusal(500, "InternalError"), scripted_server.Hangup()]
+)
 async def test_what_failed_is_tried_again(
-    node: Node, server: scripted.Server, step: scripted.Step
+    node: Node, server: scripted_server.Server, step: scripted_server.Step
 ) -> None:
     """Until it stands there; others do not wait for it."""
-    server.script(step, scripted.Answer(), scripted.Answer())
-    async with kube.running(node.marker.run()):
-        node.start(making.pod("first", {MEMORY: 2}))
-        node.start(making.pod("second", {MEMORY: 2}))
-        await scripted.until(lambda: len(server.requests) == 3)
-    names = [asked.path.rpartition("/")[2] for asked in server.requests]
+    server.script(step, scripted_server.Answer(), scripted_server.Answer())
+    async with api_clients.running(node.marker.run()):
+        node.start(agent_node.pod("first", {MEMORY: 2}))
+        node.start(agent_node.pod("second", {MEMORY: 2}))
+        await scripted_server.until(lambda: len(server.requests) == 3)
+    names = [request.path.rpartition("/")[2] for request in server.requests]
     assert names == ["first", "second", "first"]
 
 
@@ -172,30 +175,32 @@ async def test_what_failed_is_tried_again(
     ("code", "reason"), [(404, "NotFound"), (409, "Conflict"), (422, "Invalid")]
 )
 async def test_a_pod_that_is_gone_is_dropped(
-    node: Node, server: scripted.Server, code: int, reason: str
+    node: Node, server: scripted_server.Server, code: int, reason: str
 ) -> None:
     """Another pod has its name by now; the next is marked, and this one not tried again."""
-    server.script(scripted.refusal(code, reason), scripted.Answer())
-    async with kube.running(node.marker.run()) as task:
-        node.start(making.pod("gone", {MEMORY: 2}))
-        node.start(making.pod("next", {MEMORY: 2}))
-        await scripted.until(lambda: len(server.requests) == 2)
-        node.start(making.pod("last", {MEMORY: 2}))
-        server.script(scripted.Answer())
-        await scripted.until(lambda: len(server.requests) == 3)
-        await asyncio.sleep(5 * marking._AGAIN_S)
+    server.script(scripted_server.refusal(code, reason), scripted_server.Answer())
+    async with api_clients.running(node.marker.run()) as task:
+        node.start(agent_node.pod("gone", {MEMORY: 2}))
+        node.start(agent_node.pod("next", {MEMORY: 2}))
+        await scripted_server.until(lambda: len(server.requests) == 2)
+        await asyncio.sleep(pod_marks._AGAIN_S)  # a timer that was set for the first rang before
+        node.start(agent_node.pod("last", {MEMORY: 2}))
+        server.script(scripted_server.Answer())
+        await scripted_server.until(lambda: len(server.requests) == 3)
         assert not task.done()
-    names = [asked.path.rpartition("/")[2] for asked in server.requests]
+    names = [request.path.rpartition("/")[2] for request in server.requests]
     assert names == ["gone", "next", "last"]
 
 
 async def test_nothing_is_written_where_nothing_differs(
-    node: Node, server: scripted.Server
+    node: Node, server: scripted_server.Server
 ) -> None:
     """Nor on a pod of which nothing was started, that is gone, or whose record is damaged."""
-    done = marked(making.pod("done", {MEMORY: 2}), began("done"))
-    waits = making.pod("waits", {MEMORY: 2})
-    broken = dialects.bound(making.pod("broken", {MEMORY: 2}), {native.GRANT: "{"}, making.NODE)
+    done = marked(agent_node.pod("done", {MEMORY: 2}), began("done"))
+    waits = agent_node.pod("waits", {MEMORY: 2})
+    broken = dialect_pods.bound(
+        agent_node.pod("broken", {MEMORY: 2}), {grant_record.GRANT: "{"}, agent_node.NODE
+    )
     node.start(done)
     node.start(broken)
     node.pods.add(waits)

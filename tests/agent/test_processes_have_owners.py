@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from partage.agent import cdi, node_pods, ownership
+from partage.agent import process_owners
+from partage.agent.containers import cdi
+from partage.agent.pods import node_pods
 from partage.dialects import pods
 from partage.fence import processes
 
@@ -23,8 +25,8 @@ def process(*cgroups: str) -> processes.Facts:
 def pod(uid: str = UID, **containers: str) -> node_pods.Pod:
     """One whose containers have these IDs, as far as the kubelet has said."""
     statuses = tuple(
-        node_pods.ContainerStatus(name=name, container_id=f"containerd://{each}")
-        for name, each in containers.items()
+        node_pods.ContainerStatus(name=name, container_id=f"containerd://{container_id}")
+        for name, container_id in containers.items()
     )
     return node_pods.Pod(
         metadata=pods.Metadata(uid=uid), status=node_pods.Status(container_statuses=statuses)
@@ -38,9 +40,9 @@ def started(name: str = "main", uid: str = UID, tenant: str | None = None) -> cd
     return cdi.Started(uid=uid, container=name, fence="hook", tenant=fence, **terms)
 
 
-def whose(found: processes.Facts, known: list[node_pods.Pod], *began: cdi.Started) -> str:
+def whose(facts: processes.Facts, running: list[node_pods.Pod], *began: cdi.Started) -> str:
     """The tenant of a process."""
-    return ownership.owners({each.metadata.uid: each for each in known}, began).whose(found)
+    return process_owners.owners({pod.metadata.uid: pod for pod in running}, began).whose(facts)
 
 
 @pytest.mark.parametrize(
@@ -58,31 +60,31 @@ def whose(found: processes.Facts, known: list[node_pods.Pod], *began: cdi.Starte
 )
 def test_the_cgroup_names_pod_and_container(path: str) -> None:
     """In the forms that kubelets write, whatever is around it or made inside."""
-    found = whose(process("/", path), [pod(main=MAIN)], started())
-    assert found == f"{UID}.main"
+    tenant = whose(process("/", path), [pod(main=MAIN)], started())
+    assert tenant == f"{UID}.main"
 
 
 def test_containers_of_a_pod_are_told_apart() -> None:
     """By their IDs, which the kubelet tells."""
-    known = [pod(main=MAIN, side=SIDE)]
+    running = [pod(main=MAIN, side=SIDE)]
     began = started(), started("side")
-    assert whose(process(f"/pod{UID}/{SIDE}"), known, *began) == f"{UID}.side"
-    assert whose(process(f"/pod{UID}/{MAIN}"), known, *began) == f"{UID}.main"
+    assert whose(process(f"/pod{UID}/{SIDE}"), running, *began) == f"{UID}.side"
+    assert whose(process(f"/pod{UID}/{MAIN}"), running, *began) == f"{UID}.main"
 
 
 def test_until_the_kubelet_tells_only_a_container_that_has_cards_alone_is_known() -> None:
     """Nobody is taken for another."""
-    found = process(f"/pod{UID}/{MAIN}")
-    assert whose(found, [pod()], started()) == f"{UID}.main"
-    assert whose(found, [pod()], started(), started("side")) == ""
-    assert whose(found, [pod()], started(), started("side", tenant="")) == ""
+    of_main = process(f"/pod{UID}/{MAIN}")
+    assert whose(of_main, [pod()], started()) == f"{UID}.main"
+    assert whose(of_main, [pod()], started(), started("side")) == ""
+    assert whose(of_main, [pod()], started(), started("side", tenant="")) == ""
 
 
 def test_a_container_with_a_card_of_its_own_is_nobodys_tenant() -> None:
     """There is no fence around it."""
-    known = [pod(main=MAIN, side=SIDE)]
+    running = [pod(main=MAIN, side=SIDE)]
     began = started(), started("side", tenant="")
-    assert whose(process(f"/pod{UID}/{SIDE}"), known, *began) == ""
+    assert whose(process(f"/pod{UID}/{SIDE}"), running, *began) == ""
 
 
 @pytest.mark.parametrize(

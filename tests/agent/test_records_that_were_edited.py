@@ -1,4 +1,4 @@
-"""Whoever owns a pod can edit its record; that gets him nothing, and takes nothing from others."""
+"""Owners of a pod can edit its record; they get nothing by it, and take nothing from others."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from partage.agent import fencing, gate
-from partage.dialects import native, pods
-from partage.fence import limits, roots, tenants
-from tests.agent import making
-from tests.agent.making import CORE, MEMORY
+from partage.agent.containers import container_fence, gate
+from partage.dialects import grant_record, pods
+from partage.fence.store import limits, roots, tenants
+from tests.agent import agent_node
+from tests.agent.agent_node import CORE, MEMORY
 from tests.agent.test_containers_are_started import P0, Bench
 
 P1 = frozenset({"p1"})
@@ -22,16 +22,16 @@ GIB = 1 << 30
 
 
 @pytest.fixture
-def bench(tmp_path: Path, fences: fencing.Fences) -> Bench:
+def bench(tmp_path: Path, fences: container_fence.Fences) -> Bench:
     """A node with two cards of 16 GiB, and nothing on it."""
     return Bench(tmp_path, fences)
 
 
 def edited(pod: pods.Pod, change: Callable[[Any], None]) -> pods.Pod:
     """The pod after its owner edited the record of its grant."""
-    record = json.loads(pod.metadata.annotations[native.GRANT])
+    record = json.loads(pod.metadata.annotations[grant_record.GRANT])
     change(record)
-    annotations = {**pod.metadata.annotations, native.GRANT: json.dumps(record)}
+    annotations = {**pod.metadata.annotations, grant_record.GRANT: json.dumps(record)}
     meta = msgspec.structs.replace(pod.metadata, annotations=annotations)
     return msgspec.structs.replace(pod, metadata=meta)
 
@@ -43,7 +43,7 @@ def of_container(**words: Any) -> Callable[[Any], None]:
 
 def on_card(index: int) -> Callable[[Any], None]:
     """Moves the first container's only share."""
-    share = {"uuid": making.uuid(index), "index": index}
+    share = {"uuid": agent_node.uuid(index), "index": index}
     return lambda record: record["containers"][0]["shares"][0].update(share)
 
 
@@ -61,7 +61,7 @@ async def test_how_a_share_is_held_is_not_for_the_record_to_say(
     bench: Bench, root: roots.Root, words: dict[str, Any], restarted: bool
 ) -> None:
     """Its memory stays limited, and its time fixed, at the first start and at the next."""
-    pod = making.pod("train", {MEMORY: 2, CORE: 30})
+    pod = agent_node.pod("train", {MEMORY: 2, CORE: 30})
     bench.add(pod)
     if restarted:
         await bench.start()
@@ -71,14 +71,16 @@ async def test_how_a_share_is_held_is_not_for_the_record_to_say(
     assert (held.memory_bytes, held.mode) == (2 * GIB, limits.Mode.FIXED)
 
 
-@pytest.mark.parametrize("resource", [MEMORY, making.WHOLE])
+@pytest.mark.parametrize("resource", [MEMORY, agent_node.WHOLE])
 async def test_a_pod_that_was_started_keeps_its_cards(bench: Bench, resource: str) -> None:
     """A record that names another card keeps the container waiting; the old one lets it start."""
-    pod = making.pod("train", {resource: 1}, 0)
+    pod = agent_node.pod("train", {resource: 1}, 0)
     bench.add(pod, resource=resource)
     await bench.start(resource=resource)
     bench.pods.add(edited(pod, on_card(1)))
-    with pytest.raises(gate.NotGranted, match="other cards or shares than it was started with"):
+    with pytest.raises(
+        gate.NotGranted, match="other cards or shares than those it was started with"
+    ):
         await bench.starter.starting(resource, P0)
     bench.pods.add(pod)
     await bench.starter.starting(resource, P0)
@@ -86,12 +88,12 @@ async def test_a_pod_that_was_started_keeps_its_cards(bench: Bench, resource: st
 
 async def test_it_is_remembered_by_the_next_agent(bench: Bench) -> None:
     """With which grant a pod was started is in its specification."""
-    pod = making.pod("train", {making.WHOLE: 1}, 0)
-    bench.add(pod, resource=making.WHOLE)
-    await bench.start(resource=making.WHOLE)
+    pod = agent_node.pod("train", {agent_node.WHOLE: 1}, 0)
+    bench.add(pod, resource=agent_node.WHOLE)
+    await bench.start(resource=agent_node.WHOLE)
     bench.pods.add(edited(pod, on_card(1)))
-    with pytest.raises(gate.NotGranted, match="than it was started with"):
-        await bench.agent().starting(making.WHOLE, P0)
+    with pytest.raises(gate.NotGranted, match="than those it was started with"):
+        await bench.agent().starting(agent_node.WHOLE, P0)
 
 
 @pytest.mark.parametrize(
@@ -101,23 +103,23 @@ async def test_what_a_pod_has_is_counted_whatever_its_record_says_now(
     bench: Bench, change: Callable[[Any], None]
 ) -> None:
     """Moved or damaged: its memory is taken where it was started."""
-    pod = making.pod("first", {MEMORY: 10}, 0)
+    pod = agent_node.pod("first", {MEMORY: 10}, 0)
     bench.add(pod)
     await bench.start()
     bench.pods.add(edited(pod, change))
-    bench.add(making.pod("second", {MEMORY: 10}, 0), P1)
-    with pytest.raises(gate.NotGranted, match="10240 MiB are granted beside 10240 MiB"):
+    bench.add(agent_node.pod("second", {MEMORY: 10}, 0), P1)
+    with pytest.raises(gate.NotGranted, match="10240 MiB are granted in addition to 10240 MiB"):
         await bench.start(P1)
 
 
-async def test_nothing_new_starts_on_a_sick_card(bench: Bench) -> None:
-    """What ran there may start again; what was bound before the card fell sick waits."""
-    bench.add(making.pod("ran", {MEMORY: 2}))
+async def test_nothing_new_starts_on_an_unhealthy_card(bench: Bench) -> None:
+    """What ran there may start again; what was bound before the card fell unhealthy waits."""
+    bench.add(agent_node.pod("ran", {MEMORY: 2}))
     await bench.start()
-    bench.world.set_sick({making.uuid(0): "Xid 79"})
+    bench.state.set_unhealthy({agent_node.uuid(0): "Xid 79"})
     await bench.starter.starting(MEMORY, P0)
-    bench.add(making.pod("new", {MEMORY: 2}), P1)
-    with pytest.raises(gate.NotGranted, match=r"card 0 .* is sick; wait until it is well"):
+    bench.add(agent_node.pod("new", {MEMORY: 2}), P1)
+    with pytest.raises(gate.NotGranted, match=r"card 0 .* is unhealthy; wait until it is healthy"):
         await bench.start(P1)
-    bench.world.set_sick({})
+    bench.state.set_unhealthy({})
     await bench.start(P1)

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from hypothesis import strategies as st
 
-from partage.agent import cdi
+from partage.agent.containers import cdi
 from partage.core import errors
 
 WORDS = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=8)
@@ -23,8 +23,8 @@ NAME = cdi.device("aliyun.com/gpu-mem", ["p0", "p1"])
 
 def started(device: str = NAME, **more: str) -> cdi.Started:
     """For whom a specification is."""
-    told = {"uid": "uid-1", "container": "main", "resource": "x/y", "fence": "hook", **more}
-    return cdi.Started(device=device, **told)
+    fields = {"uid": "uid-1", "container": "main", "resource": "x/y", "fence": "hook", **more}
+    return cdi.Started(device=device, **fields)
 
 
 @hypothesis.given(ASKED, ASKED, st.randoms())
@@ -105,9 +105,9 @@ def test_further_groups_need_a_newer_version(tmp_path: Path) -> None:
 
 def test_edits_add_up_in_order() -> None:
     """Each kind by itself."""
-    one = cdi.Edits(env=("A",), hooks=({"a": 1},), additional_gids=(1,))
+    first = cdi.Edits(env=("A",), hooks=({"a": 1},), additional_gids=(1,))
     two = cdi.Edits(env=("B",), mounts=(cdi.Mount(host_path="/", container_path="/x"),))
-    assert one + two + FULL == cdi.Edits(
+    assert first + two + FULL == cdi.Edits(
         env=("A", "B", "A=1"),
         device_nodes=FULL.device_nodes,
         mounts=(*two.mounts, *FULL.mounts),
@@ -161,7 +161,8 @@ STARTED = st.builds(
     suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture],
 )
 @hypothesis.given(
-    st.lists(STARTED, max_size=4, unique_by=lambda each: each.device), st.lists(STARTED, max_size=2)
+    st.lists(STARTED, max_size=4, unique_by=lambda started: started.device),
+    st.lists(STARTED, max_size=2),
 )
 def test_all_that_was_written_is_read_back(
     tmp_path: Path, these: list[cdi.Started], later: list[cdi.Started]
@@ -169,11 +170,13 @@ def test_all_that_was_written_is_read_back(
     """It is the agent's only memory; of a name that was written twice, the last."""
     for path in tmp_path.iterdir():
         path.unlink()
-    for each in (*these, *later):
-        cdi.write(tmp_path, each, FULL)
+    for specification in (*these, *later):
+        cdi.write(tmp_path, specification, FULL)
 
-    wanted = {each.device: each for each in (*these, *later)}
-    assert {each.device: each for each in cdi.everything(tmp_path)} == wanted
+    specifications = {specification.device: specification for specification in (*these, *later)}
+    assert {
+        specification.device: specification for specification in cdi.everything(tmp_path)
+    } == specifications
 
 
 def nested(depth: int) -> bytes:
@@ -209,10 +212,10 @@ def strange(folder: Path) -> Iterator[Path]:
 def _spec(
     name: str, annotations: dict[str, str] | None = None, more: int = 0, text: str = ""
 ) -> bytes:
-    told = {f"partage.dev/{key}": "x" for key in ("uid", "container", "resource", "fence")}
+    defaults = {f"partage.dev/{key}": "x" for key in ("uid", "container", "resource", "fence")}
     device = {
         "name": name,
-        "annotations": told if annotations is None else annotations,
+        "annotations": defaults if annotations is None else annotations,
         "containerEdits": {"env": [text] if text else []},
     }
     devices = [device] * (1 + more)
@@ -240,8 +243,8 @@ def test_a_folder_that_is_not_there_has_nothing(tmp_path: Path) -> None:
 def test_what_was_removed_can_be_removed_again(tmp_path: Path) -> None:
     """Allocate removes whatever may be there; others stay."""
     other = started(cdi.device("x/y", ["p7"]))
-    for each in (started(), other):
-        cdi.write(tmp_path, each, FULL)
+    for specification in (started(), other):
+        cdi.write(tmp_path, specification, FULL)
     cdi.remove(tmp_path, NAME)
     cdi.remove(tmp_path, NAME)
     assert list(cdi.everything(tmp_path)) == [other]
@@ -250,7 +253,5 @@ def test_what_was_removed_can_be_removed_again(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_written_to_is_explained(tmp_path: Path) -> None:
     """It is what the pod's owner reads in its events."""
     (tmp_path / "file").write_text("")
-    with pytest.raises(
-        errors.FenceError, match=r"cannot be written to .*/file/cdi .*; see whether"
-    ):
+    with pytest.raises(errors.FenceError, match=r"cannot be written to .*/file/cdi .*; check that"):
         cdi.write(tmp_path / "file" / "cdi", started(), FULL)

@@ -14,19 +14,19 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import click
 import msgspec
 import pytest
 
 from partage.agent import settings, watch
-from partage.cli import agent as command
+from partage.cli.commands import agent as command
 from partage.core import errors
-from partage.dialects import base, registry
-from partage.fence.watch.facts import Then
-from tests import simulated
-from tests.agent import making
+from partage.dialects import contract, registry
+from partage.fence.watch.escapes import Then
+from tests import simulated_machines
+from tests.agent import agent_node
 from tests.cli import fake_cluster
-from tests.kube import making as kube
-from tests.kube import scripted
+from tests.kube import scripted_server, things
 
 
 def chosen(*words: str) -> settings.Settings:
@@ -46,6 +46,13 @@ class TestSettings:
         } - {"hami", "elastic"}
         assert str(chosen("--node", "n").device_plugins) == "/var/lib/kubelet/device-plugins"
 
+    def test_the_help_names_the_dialects_that_have_to_be_asked_for(self) -> None:
+        """The text is written by hand: the command must not load all dialects to print it."""
+        [option] = [option for option in command.agent.params if option.name == "dialects"]
+        assert isinstance(option, click.Option)
+        asked_for = sorted({*registry.dialect_names()} - {*registry.served_by_default()})
+        assert f"all but {' and '.join(asked_for)}" in (option.help or "")
+
     def test_every_flag_has_its_effect(self) -> None:
         """Folders become absolute: the container runtime is told of them."""
         words = (
@@ -55,20 +62,19 @@ class TestSettings:
             "--port 0 --old-metrics hami,elastic --quiet-after-xid 30 --outside tell "
             "--outside-class batch=end --outside-class lab=pause"
         )
-        here = Path.cwd()
+        folder = Path.cwd()
         assert chosen(*words.split()) == settings.Settings(
             node="n",
             kubeconfig="k",
             context="c",
             dialects=("aliyun", "hami"),
-            counting=base.Settings(memory_unit_mib=1, hami_split=4),
-            root=here / "r",
-            library=here / "l",
-            kubelet=here / "u",
-            cdi=here / "d",
-            driver_specs=(here / "x", here / "y"),
+            counting=contract.Settings(memory_unit_mib=1, hami_split=4, t9k_label=True),
+            root=folder / "r",
+            library=folder / "l",
+            kubelet=folder / "u",
+            cdi=folder / "d",
+            driver_specs=(folder / "x", folder / "y"),
             driver_files="cdi",
-            accelerator_label=True,
             address="0.0.0.0",
             port=0,
             old_metrics=("hami", "elastic"),
@@ -80,40 +86,40 @@ class TestSettings:
         """A manifest of its device plugin works when only the image is changed."""
         words = "--node n -logtostderr --v=5 --memory-unit=MiB --mps --health-check --query-kubelet"
         assert chosen(*words.split()) == settings.Settings(
-            node="n", counting=base.Settings(memory_unit_mib=1)
+            node="n", counting=contract.Settings(memory_unit_mib=1)
         )
 
     def test_blanks_and_empty_words_in_lists_are_nothing(self) -> None:
         """As people write lists."""
-        found = chosen("--node", "n", "--dialects", " aliyun, ,t9k,", "--old-metrics", "")
-        assert (found.dialects, found.old_metrics) == (("aliyun", "t9k"), ())
+        agent_settings = chosen("--node", "n", "--dialects", " aliyun, ,t9k,", "--old-metrics", "")
+        assert (agent_settings.dialects, agent_settings.old_metrics) == (("aliyun", "t9k"), ())
 
     @pytest.mark.parametrize(
-        ("words", "told"),
+        ("words", "message"),
         [
             ("", "does not know which node it is on; set --node, or NODE_NAME"),
-            ("--node n --dialects gpushare", "--dialects: 'gpushare' is not known here; choose"),
-            ("--node n --old-metrics x", "--old-metrics: 'x' is not known here; choose from"),
-            ("--node n --outside-class batch", "does not say what is done about which class"),
-            ("--node n --outside-class batch=stop", "one of tell, pause, end: batch=tell"),
+            ("--node n --dialects gpushare", "--dialects: 'gpushare' is unknown; choose"),
+            ("--node n --old-metrics x", "--old-metrics: 'x' is unknown; choose from"),
+            ("--node n --outside-class batch", "is not a PriorityClass with an action"),
+            ("--node n --outside-class batch=stop", "batch=tell; the actions are tell, pause, end"),
         ],
     )
     def test_mistakes_are_explained(
-        self, words: str, told: str, monkeypatch: pytest.MonkeyPatch
+        self, words: str, message: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """With what to write instead."""
         monkeypatch.delenv("NODE_NAME", raising=False)
-        with pytest.raises(errors.InputError, match=told):
+        with pytest.raises(errors.InputError, match=message):
             chosen(*words.split())
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         ("", "which node it is on; set --node, or NODE_NAME as deploy/agent.yaml does"),
         ("--node n --memory-unit GB", "'GB' is not one of 'GiB', 'MiB'"),
         ("--node n --dialects gpushare", "choose from partage, aliyun,"),
-        ("--node n --old-metrics prometheus", "--old-metrics: 'prometheus' is not known here"),
+        ("--node n --old-metrics prometheus", "--old-metrics: 'prometheus' is unknown"),
         ("--node n --hami-split 0", "0 is not in the range 1<=x<=256"),
         ("--node n --port 70000", "70000 is not in the range"),
         ("--node n --driver-files none", "'none' is not one of 'auto', 'cdi', 'runtime'"),
@@ -121,11 +127,11 @@ class TestSettings:
         ("--node n --memroy-unit MiB", "No such option"),
     ],
 )
-async def test_wrong_words_are_a_line_and_exit_code_2(words: str, told: str) -> None:
+async def test_wrong_words_are_a_line_and_exit_code_2(words: str, message: str) -> None:
     """Not a traceback, and nothing was started."""
     done = await fake_cluster.run("partage", "agent", *words.split(), environ={})
     assert (done.code, done.out) == (2, "")
-    assert told in done.err
+    assert message in done.err
     assert done.err.startswith("partage: ")
     assert done.err.count("\n") == 1
 
@@ -160,7 +166,7 @@ class Running:
     async def says(self, containing: str) -> str:
         """Wait for a line with these words."""
         condition = lambda: self.texts(containing) or self.process.returncode is not None  # noqa: E731
-        await scripted.until(condition, within_s=60)
+        await scripted_server.until(condition, within_s=60)
         assert self.texts(containing), self.lines
         return self.texts(containing)[0]
 
@@ -202,7 +208,7 @@ async def running(
         *flags,
         *words,
         stderr=asyncio.subprocess.PIPE,
-        env={"PATH": os.environ["PATH"], "NODE_NAME": making.NODE, **environment},
+        env={"PATH": os.environ["PATH"], "NODE_NAME": agent_node.NODE, **environment},
     )
     agent = Running(process)
     try:
@@ -221,17 +227,15 @@ def nobody() -> str:
         return f"http://127.0.0.1:{taken.getsockname()[1]}"
 
 
-async def test_without_a_driver_it_says_so_once_and_waits(tmp_path: Path, nobody: str) -> None:
+async def test_without_a_driver_it_says_so_and_waits(tmp_path: Path, nobody: str) -> None:
     """A DaemonSet may be building it; gpushare's flags are taken, and SIGTERM ends it."""
     empty = {"LD_LIBRARY_PATH": str(tmp_path)}
     words = "--memory-unit MiB --mps -logtostderr --v=5"
     async with running(tmp_path, nobody, *words.split(), environment=empty) as agent:
-        told = await agent.says("waiting until there are cards")
-        assert "install NVIDIA's driver, which has libnvidia-ml.so.1" in told
+        lines = await agent.says("waiting until there are cards")
+        assert "install NVIDIA's driver, which has libnvidia-ml.so.1" in lines
         assert await agent.get("/readyz") == (503, "waiting for the NVIDIA driver")
         assert (await agent.get("/healthz"))[0] == 200
-        await asyncio.sleep(0.2)
-        assert len(agent.texts("waiting until there are cards")) == 1
         assert [line["level"] for line in agent.lines if "waiting" in line["text"]] == ["warning"]
         assert await agent.stop() == 0
     assert "Traceback" not in json.dumps(agent.lines)
@@ -239,7 +243,7 @@ async def test_without_a_driver_it_says_so_once_and_waits(tmp_path: Path, nobody
 
 async def test_an_unreachable_api_server_is_waited_for(tmp_path: Path, nobody: str) -> None:
     """It is said what cannot be reached; nothing is offered to the kubelet meanwhile."""
-    machine = simulated.machine(tmp_path)
+    machine = simulated_machines.machine(tmp_path)
     async with running(tmp_path, nobody, environment=machine) as agent:
         assert "trying again" in await agent.says("no connection")
         assert agent.texts("2 cards")
@@ -265,34 +269,36 @@ async def test_a_port_that_is_taken_ends_it(tmp_path: Path, nobody: str) -> None
     assert done.code == 2
     last = done.err.splitlines()[-1]
     assert last.startswith(f"partage: cannot listen on 127.0.0.1 port {port}")
-    assert last.endswith("choose another with --address or --port")
+    assert last.endswith("choose another address or port with --address or --port")
 
 
 async def test_the_node_is_published_as_soon_as_it_is_known(
-    tmp_path: Path, server: scripted.Server
+    tmp_path: Path, server: scripted_server.Server
 ) -> None:
     """Cards of the simulated driver, on a node without pods or a kubelet."""
-    node = making.node_object()
+    node = agent_node.node_object()
 
-    def respond(asked: scripted.Request) -> scripted.Step:
-        if asked.verb == "PATCH":
-            return scripted.Answer()
-        if asked.path == "/api/v1/nodes":
+    def respond(request: scripted_server.Request) -> scripted_server.Step:
+        if request.verb == "PATCH":
+            return scripted_server.Answer()
+        if request.path == "/api/v1/nodes":
             first = {"type": "ADDED", "object": msgspec.to_builtins(node)}
-            return scripted.Watch(first, kube.end_of_list(1))
-        if asked.path == "/api/v1/pods":
-            return scripted.Watch(kube.end_of_list(1))
-        return scripted.refusal(404, "NotFound")
+            return scripted_server.Watch(first, things.end_of_list(1))
+        if request.path == "/api/v1/pods":
+            return scripted_server.Watch(things.end_of_list(1))
+        return scripted_server.refusal(404, "NotFound")
 
     server.respond = respond
-    machine = simulated.machine(tmp_path, cards="16GiB:Tesla T4,24GiB")
+    machine = simulated_machines.machine(tmp_path, cards="16GiB:Tesla T4,24GiB")
     words = ["--dialects", "aliyun", "--t9k-label"]
     async with running(tmp_path, server.url, *words, environment=machine) as agent:
-        await scripted.until(lambda: making.bodies(server, "PATCH", "/status"), within_s=60)
+        await scripted_server.until(
+            lambda: agent_node.bodies(server, "PATCH", "/status"), within_s=60
+        )
         status, why = await agent.get("/readyz")
         assert (status, why) == (503, "aliyun.com/gpu-core.percentage is not registered yet")
         assert await agent.stop() == 0
-    [meta] = making.bodies(server, "PATCH", "/nodes/gpu-1")[:1]
+    [meta] = agent_node.bodies(server, "PATCH", "/nodes/gpu-1")[:1]
     assert meta["metadata"]["labels"]["nvidia.com/gpu.count"] == "2"
     assert meta["metadata"]["labels"]["sched.tensorstack.dev/accelerator"] == "nvidia-gpu"
     sizes = [
@@ -300,6 +306,6 @@ async def test_the_node_is_published_as_soon_as_it_is_known(
         for card in json.loads(meta["metadata"]["annotations"]["partage.dev/cards"])["cards"]
     ]
     assert sizes == [16384, 24576]
-    assert making.bodies(server, "PATCH", "/status")[0]["status"]["capacity"] == {
+    assert agent_node.bodies(server, "PATCH", "/status")[0]["status"]["capacity"] == {
         "aliyun.com/gpu-count": "2"
     }

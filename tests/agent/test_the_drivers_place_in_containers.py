@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from partage.agent import cdi, driver_place, fencing
+from partage.agent.containers import cdi, container_fence, driver_place
 from partage.core import grants
-from tests.agent import making
+from tests.agent import agent_node
 
 FOLDER = "/etc/partage/fence"
 OURS = {
@@ -64,7 +64,7 @@ def test_several_names_of_one_library_have_one_driver_behind_them() -> None:
     """The first; there is one place for it."""
     mounts = tuple(mount(f"/usr/lib64/libcuda.so.{version}") for version in ("615.71", "1"))
     edits = driver_place.taken(cdi.Edits(mounts=mounts), OURS, FOLDER)
-    assert [each.host_path for each in edits.mounts] == [
+    assert [mount.host_path for mount in edits.mounts] == [
         *[str(OURS["libcuda.so.1"])] * 2,
         "/usr/lib64/libcuda.so.615.71",
     ]
@@ -76,29 +76,29 @@ def test_what_was_not_built_takes_no_place() -> None:
     assert driver_place.taken(edits, {}, FOLDER) == edits
 
 
-def put(fences: fencing.Fences, share: grants.Share) -> fencing.Put:
+def put(fences: container_fence.Fences, share: grants.Share) -> container_fence.Put:
     """A fence around a container with one share."""
     container = grants.ContainerGrant(name="main", shares=(share,))
     return fences.put("uid-1.main", container, minimum="", context_bytes={})
 
 
-def test_behind_comes_after_the_folder_that_it_lies_in(fences: fencing.Fences) -> None:
+def test_behind_comes_after_the_folder_that_it_lies_in(fences: container_fence.Fences) -> None:
     """And that has a place for it: the folder is read-only."""
     theirs = cdi.Edits(mounts=(mount("/usr/lib64/libcuda.so.1"), mount("/usr/bin/nvidia-smi")))
-    found = fences.around(theirs, put(fences, making.share(0, 1024))).mounts
-    places = [each.container_path for each in found]
+    mounts_in_order = fences.around(theirs, put(fences, agent_node.share(0, 1024))).mounts
+    paths = [mount.container_path for mount in mounts_in_order]
     behind = f"{FOLDER}/libpartage-cuda.so.1"
-    assert places.index("/etc/partage") < places.index(behind)
-    around = Path(found[places.index("/etc/partage")].host_path)
+    assert paths.index("/etc/partage") < paths.index(behind)
+    around = Path(mounts_in_order[paths.index("/etc/partage")].host_path)
     assert (around / "fence" / "libpartage-cuda.so.1").is_file()
-    ours = Path(found[places.index("/usr/lib64/libcuda.so.1")].host_path)
+    ours = Path(mounts_in_order[paths.index("/usr/lib64/libcuda.so.1")].host_path)
     assert ours.name.startswith("libcuda-")
     assert ours.is_file()
-    assert found[places.index("/usr/bin/nvidia-smi")] == theirs.mounts[1]
+    assert mounts_in_order[paths.index("/usr/bin/nvidia-smi")] == theirs.mounts[1]
 
 
-def test_who_has_a_card_alone_has_the_driver_itself(fences: fencing.Fences) -> None:
+def test_who_has_a_card_alone_has_the_driver_itself(fences: container_fence.Fences) -> None:
     """There is nobody to hold."""
     theirs = cdi.Edits(mounts=(mount("/usr/lib64/libcuda.so.1"),))
-    alone = put(fences, making.share(0, 16384, exclusive=True))
+    alone = put(fences, agent_node.share(0, 16384, exclusive=True))
     assert fences.around(theirs, alone) == theirs

@@ -11,14 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from partage.agent import cdi, node_pods, watch
+from partage.agent import watch
+from partage.agent.containers import cdi
+from partage.agent.pods import node_pods
 from partage.devices import nvml
 from partage.dialects import pods
-from partage.fence import limits, locks, processes, roots, tenants, usage
-from partage.fence.watch import facts
-from partage.fence.watch.facts import Then
+from partage.fence import processes, usage
+from partage.fence.store import limits, locks, roots, tenants
+from partage.fence.watch import escapes
+from partage.fence.watch.escapes import Then
 from tests import leaving_out
-from tests.agent import making
+from tests.agent import agent_node
 
 UID = "0f1c2d3e-aaaa-bbbb-cccc-0123456789ab"
 CONTAINER = "a" * 64
@@ -62,13 +65,15 @@ class Node:
     """A node with one container, on the first card, and a driver that says what it is told to."""
 
     def __init__(self, root: roots.Root, *, priority_class: str = "", **policy: object) -> None:
-        card = limits.CardLimits(uuid=making.uuid(0), memory_bytes=2 * GIB, context_bytes=256 * MIB)
+        card = limits.CardLimits(
+            uuid=agent_node.uuid(0), memory_bytes=2 * GIB, context_bytes=256 * MIB
+        )
         tenants.create(root, TENANT, limits.Limits((card,)))
         self.root = root
-        self.facts = making.facts()
+        self.facts = agent_node.facts()
         self.held: dict[int, int] = {}
-        self.told: list[tuple[str, str, bool]] = []
-        self.counted: list[tuple[facts.Kind, Then]] = []
+        self.messages: list[tuple[str, str, bool]] = []
+        self.counted: list[tuple[escapes.Kind, Then]] = []
         self.now_s = 1000.0
         began = cdi.Started(
             uid=UID,
@@ -86,21 +91,23 @@ class Node:
         self.watch = watch.Watch(
             root,
             self.facts,
-            making.Pods(pod),
+            agent_node.Pods(pod),
             {"d": began},
             policy=watch.Policy(**policy),  # type: ignore[arg-type]
-            ways=watch.Ways(
+            callbacks=watch.Callbacks(
                 ask=lambda uuids: tuple(map(self._card, uuids)),
-                tell=lambda pod, text, ended: self.told.append((pod.metadata.name, text, ended)),
+                tell=lambda pod, text, ended: self.messages.append(
+                    (pod.metadata.name, text, ended)
+                ),
                 count=lambda finding, then: self.counted.append((finding.kind, then)),
             ),
             clock=lambda: self.now_s,
         )
 
     def _card(self, uuid: str) -> nvml.Occupancy:
-        held = self.held if uuid == making.uuid(0) else {}
-        there = tuple(nvml.Process(pid, used) for pid, used in held.items())
-        return nvml.Occupancy(uuid, sum(held.values()), there)
+        held = self.held if uuid == agent_node.uuid(0) else {}
+        holders = tuple(nvml.Process(pid, used) for pid, used in held.items())
+        return nvml.Occupancy(uuid, sum(held.values()), holders)
 
     async def look(self, times: int = 3) -> None:
         """Let so many looks pass, as fast as they come."""
@@ -116,16 +123,16 @@ async def test_the_process_is_ended_and_the_pod_is_told(
     node = Node(root)
     node.held = {process.pid: 13 * GIB}
     await node.look(2)
-    assert (process.poll(), node.told) == (None, [])
+    assert (process.poll(), node.messages) == (None, [])
     await node.look(1)
     assert process.wait() == -signal.SIGKILL
-    ((name, text, ended),) = node.told
+    ((name, text, ended),) = node.messages
     assert (name, ended) == ("one", True)
     assert text == (
         f"card 0: process {process.pid} is outside its fence: it holds 13312 MiB, and 11264 MiB "
         "of the tenant are above its quota; it was ended"
     )
-    assert node.counted == [(facts.Kind.EXCESS, Then.END)]
+    assert node.counted == [(escapes.Kind.EXCESS, Then.END)]
 
 
 async def test_it_is_shown_while_it_is_there(
@@ -135,8 +142,8 @@ async def test_it_is_shown_while_it_is_there(
     node = Node(root, then=Then.TELL)
     node.held = {process.pid: 13 * GIB}
     await node.look()
-    assert set(node.watch.outside) == {(TENANT, making.uuid(0))}
-    assert dict(node.watch.judgement.unaccounted_bytes)[making.uuid(0)] == 13 * GIB
+    assert set(node.watch.outside) == {(TENANT, agent_node.uuid(0))}
+    assert dict(node.watch.judgement.unaccounted_bytes)[agent_node.uuid(0)] == 13 * GIB
     node.held = {}
     await node.look(1)
     assert node.watch.outside == {}
@@ -149,7 +156,7 @@ async def test_a_process_of_somebody_else_is_left_alone(root: roots.Root, cgroup
         node.held = {stranger.pid: 13 * GIB}
         await node.look(6)
         assert stranger.poll() is None
-    assert node.told == []
+    assert node.messages == []
 
 
 async def test_who_leaves_the_container_before_the_end_is_left_alone(
@@ -168,7 +175,7 @@ async def test_who_leaves_the_container_before_the_end_is_left_alone(
     monkeypatch.setattr(processes, "end", later)
     await node.look(1)
     assert process.poll() is None
-    assert "it was not ended" in node.told[0][1]
+    assert "it was not ended" in node.messages[0][1]
 
 
 @pytest.mark.parametrize(
@@ -206,7 +213,7 @@ async def test_the_same_process_is_told_once(
     node = Node(root, then=Then.TELL)
     node.held = {process.pid: 13 * GIB}
     await node.look(10)
-    assert len(node.told) == 1
+    assert len(node.messages) == 1
 
 
 async def test_who_takes_nothing_from_others_is_told_and_lives(
@@ -217,7 +224,7 @@ async def test_who_takes_nothing_from_others_is_told_and_lives(
     node.held = {process.pid: GIB}
     await node.look(4)
     assert process.poll() is None
-    ((_, text, ended),) = node.told
+    ((_, text, ended),) = node.messages
     assert (ended, text.endswith("nothing was done about it")) == (False, True)
     node.held = {process.pid: 13 * GIB}
     await node.look()

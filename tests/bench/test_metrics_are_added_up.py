@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench import prometheus
+from bench.measurement import metrics_page
 
 PAGE = """\
 # TYPE requests_total counter
@@ -17,16 +17,16 @@ up 1
 def test_series_with_these_labels_are_added() -> None:
     """Labels that are not named may be anything, and similar names are others."""
     binding = {"resource": "pods", "subresource": "binding"}
-    assert prometheus.total(PAGE, "requests_total", **binding) == 42
-    assert prometheus.total(PAGE, "requests_total", code="409") == 2
-    assert prometheus.total(PAGE, "requests_total") == 49
+    assert metrics_page.total(PAGE, "requests_total", **binding) == 42
+    assert metrics_page.total(PAGE, "requests_total", code="409") == 2
+    assert metrics_page.total(PAGE, "requests_total") == 49
 
 
 def test_a_series_without_labels_is_read() -> None:
     """Its value stands beside its name."""
-    assert prometheus.total(PAGE, "up") == 1
+    assert metrics_page.total(PAGE, "up") == 1
 
 
 def test_what_was_never_counted_is_zero() -> None:
     """Programs write no series before the first time."""
-    assert prometheus.total(PAGE, "requests_total", code="500") == 0
+    assert metrics_page.total(PAGE, "requests_total", code="500") == 0

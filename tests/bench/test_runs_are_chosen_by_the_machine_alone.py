@@ -5,21 +5,21 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.fence import loads, starting
+from bench.fence import busy_tenants, program_start
 
 LATE = st.lists(st.floats(0, 100), min_size=3, max_size=3)
 
 
-def run(late_percent: float) -> loads.Run:
+def run(late_percent: float) -> busy_tenants.Run:
     """A run during which the machine was late for so much of the time."""
-    return loads.Run([], loads.Watched(late_percent, 0, {}), [])
+    return busy_tenants.Run([], busy_tenants.Watched(late_percent, 0, {}), [])
 
 
 @given(LATE)
 def test_the_least_disturbed_of_at_most_three_counts(late: list[float]) -> None:
     """A quiet machine ends the tries, and it is told how many there were."""
     coming = iter(late)
-    chosen = loads.least_disturbed(lambda: run(next(coming)))
+    chosen = busy_tenants.least_disturbed(lambda: run(next(coming)))
     made = late[: chosen.tries]
 
     assert chosen.watched.late_percent == min(made)
@@ -32,5 +32,5 @@ def test_noise_is_what_equal_starts_differ_by() -> None:
     even = [1.0, 9.0, 5.0] * 100
     slow_hundred = [1.0] * 100 + [4.0] * 100 + [1.0] * 100
 
-    assert starting.noise(even) == 0
-    assert starting.noise(slow_hundred) == 3
+    assert program_start.noise(even) == 0
+    assert program_start.noise(slow_hundred) == 3

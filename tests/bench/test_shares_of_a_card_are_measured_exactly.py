@@ -81,30 +81,30 @@ def at_most_55(percent: float) -> bool:
 @given(st.integers(0, 700))
 def test_a_reaction_is_found_where_it_is(moment_ms: int) -> None:
     """Up to a step of the windows, and the part of a window that the tolerance is."""
-    found = timelines.reaction(
-        changed_at(moment_ms), 0, 1000 * MS, length_ns=50 * MS, wanted=at_most_55
+    reaction = timelines.reaction(
+        changed_at(moment_ms), 0, 1000 * MS, length_ns=50 * MS, is_there=at_most_55
     )
 
-    assert found.settled_ms is not None
-    assert moment_ms - 10 <= found.settled_ms <= moment_ms + 5
-    assert found.reached_ms == found.settled_ms
+    assert reaction.settled_ms is not None
+    assert moment_ms - 10 <= reaction.settled_ms <= moment_ms + 5
+    assert reaction.reached_ms == reaction.settled_ms
 
 
 def test_a_reaction_that_does_not_last_is_none() -> None:
     """A short pause is not taken for a tenant that gave way."""
     ends = [MS * end for end in range(1, 1001) if not 300 < end <= 400]
     line = timelines.Timeline(kernel_ns=MS, began_ns=0, ended_ns=ends)
-    found = timelines.reaction(line, 0, 1000 * MS, length_ns=50 * MS, wanted=at_most_55)
+    reaction = timelines.reaction(line, 0, 1000 * MS, length_ns=50 * MS, is_there=at_most_55)
 
-    assert found == timelines.Reaction(None, None)
+    assert reaction == timelines.Reaction(None, None)
 
 
 def test_a_hiccup_later_on_does_not_undo_a_reaction() -> None:
     """On average it has given way; that single windows were above is told apart."""
     ends = [MS * end for end in range(2, 1001) if end % 2 == 0 or 600 < end <= 660]
     line = timelines.Timeline(kernel_ns=MS, began_ns=0, ended_ns=ends)
-    found = timelines.reaction(line, 0, 1000 * MS, length_ns=50 * MS, wanted=at_most_55)
+    reaction = timelines.reaction(line, 0, 1000 * MS, length_ns=50 * MS, is_there=at_most_55)
 
-    assert found.reached_ms == 0
-    assert found.settled_ms is not None
-    assert 600 < found.settled_ms < 660
+    assert reaction.reached_ms == 0
+    assert reaction.settled_ms is not None
+    assert 600 < reaction.settled_ms < 660

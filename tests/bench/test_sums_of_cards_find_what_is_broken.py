@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from bench import card_sums
+from bench.measurement import card_sums
 from cluster import api
 
 CARD_MIB = 1000

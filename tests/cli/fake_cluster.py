@@ -1,4 +1,4 @@
-"""A small API server: nodes, pods and ConfigMaps over real HTTP, in pages, with its refusals."""
+"""A small API server: its objects over real HTTP, in pages, with its refusals."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from aiohttp import web
 
 Object = dict[str, Any]
 
-NODES, PODS = "/api/v1/nodes", "/api/v1/pods"
+NODES, PODS, NAMESPACES = "/api/v1/nodes", "/api/v1/pods", "/api/v1/namespaces"
 CONFIGMAPS = "/api/v1/namespaces/kube-system/configmaps"
 TOKEN = "let-me-in"
 _LARGEST_PAGE = 2  # items; every list of any size has several pages
@@ -32,11 +32,15 @@ class Cluster:
     """Objects by path, and the paths that are answered with a refusal instead."""
 
     def __init__(self) -> None:
-        self.objects: dict[str, list[Object]] = {NODES: [], PODS: [], CONFIGMAPS: []}
+        self.objects: dict[str, list[Object]] = {
+            kind: [] for kind in (NODES, PODS, CONFIGMAPS, NAMESPACES)
+        }
         self.refused: dict[str, tuple[int, str, str]] = {}
         self.busy: set[str] = set()  # paths that are refused once
         self.expiring: set[str] = set()  # paths whose list expires once, on its second page
-        self.asked: list[tuple[str, str]] = []  # path and field selector
+        self.requests: list[tuple[str, str]] = []  # path and field selector
+        self.conflicts = 0  # how many patches find that the object has changed
+        self.budgets: dict[str, int] = {}  # how often evictions of a pod are refused
         self._runner = web.AppRunner(self._application(), access_log=None)
         self._address = ""
 
@@ -62,11 +66,40 @@ class Cluster:
     def _application(self) -> web.Application:
         app = web.Application()
         app.router.add_get("/{path:.*}", self._answer)
+        app.router.add_patch("/{path:.*}", self._patch)
+        app.router.add_post("/{path:.*}/eviction", self._evict)
         return app
+
+    async def _patch(self, request: web.Request) -> web.Response:
+        """A merge patch of an object's annotations, in the version that it names."""
+        if request.path in self.refused:
+            return _status(*self.refused[request.path])
+        folder, _, name = request.path.rpartition("/")
+        (item,) = (item for item in self.objects[folder] if item["metadata"]["name"] == name)
+        meta, change = item["metadata"], (await request.json())["metadata"]
+        version = str(meta.get("resourceVersion", ""))
+        if self.conflicts or version != change["resourceVersion"]:
+            self.conflicts -= 1
+            meta["resourceVersion"] = f"{version}x"
+            return _status(409, "Conflict", "the object has been modified")
+        merged = {**meta["annotations"], **change["annotations"]}
+        meta["annotations"] = {key: text for key, text in merged.items() if text is not None}
+        return web.json_response(item)
+
+    async def _evict(self, request: web.Request) -> web.Response:
+        """The pod is gone at once, unless its budget says no."""
+        body = await request.json()
+        name, uid = body["metadata"]["name"], body["deleteOptions"]["preconditions"]["uid"]
+        if self.budgets.get(name, 0):
+            self.budgets[name] -= 1
+            return _status(429, "TooManyRequests", "it would violate the disruption budget")
+        kept = [pod for pod in self.objects[PODS] if pod["metadata"]["uid"] != uid]
+        self.objects[PODS] = kept
+        return web.json_response({"kind": "Status", "status": "Success"}, status=201)
 
     async def _answer(self, request: web.Request) -> web.Response:
         path = request.path
-        self.asked.append((path, request.query.get("fieldSelector", "")))
+        self.requests.append((path, request.query.get("fieldSelector", "")))
         if request.headers.get("Authorization") != f"Bearer {TOKEN}":
             return _status(401, "Unauthorized", "Unauthorized")
         if path in self.refused:
@@ -87,11 +120,11 @@ class Cluster:
         if start and path in self.expiring:
             self.expiring.remove(path)
             return _status(410, "Expired", "The provided continue parameter is too old")
-        found = [item for item in self.objects[path] if _selected(item, query)]
+        items = [item for item in self.objects[path] if _selected(item, query)]
         end = start + min(_LARGEST_PAGE, int(query["limit"]))
-        metadata = {"resourceVersion": "1", "continue": str(end) if end < len(found) else ""}
+        metadata = {"resourceVersion": "1", "continue": str(end) if end < len(items) else ""}
         return web.Response(
-            body=msgspec.json.encode({"metadata": metadata, "items": found[start:end] or None}),
+            body=msgspec.json.encode({"metadata": metadata, "items": items[start:end] or None}),
             content_type="application/json",
         )
 
@@ -168,12 +201,21 @@ def pod(
         "spec": {
             "nodeName": node,
             "containers": [
-                {"name": f"c{i}", "resources": {"limits": {k: str(v) for k, v in each.items()}}}
-                for i, each in enumerate(limits)
+                {
+                    "name": f"c{i}",
+                    "resources": {"limits": {k: str(v) for k, v in container_limits.items()}},
+                }
+                for i, container_limits in enumerate(limits)
             ],
         },
         "status": {"phase": phase},
     }
+
+
+def namespace(name: str, **most: str) -> Object:
+    """A namespace with totals."""
+    annotations = {f"partage.dev/most-{what}": text for what, text in most.items()}
+    return {"metadata": {"name": name, "annotations": annotations}}
 
 
 def shared(name: str, node: str, units: int, index: int | str | None, **more: Any) -> Object:

@@ -1,10 +1,10 @@
-"""Short ways to make views of a machine: two cards, and whoever is said to be there."""
+"""Short ways to make views of a machine: two cards, and the programs that are said to be there."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from partage.local import views
+from partage.local.view import views
 
 MIB = 1 << 20
 NODE = "lab-1"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import shlex
 import signal
 import subprocess
 import sys
@@ -12,8 +13,8 @@ import sys
 import click
 import pytest
 
-from partage.cli import commands
-from tests.sim.making import NODE_HEADER, POD_HEADER, cluster, workload, write
+from partage.cli import command_group
+from tests.sim.small_traces import NODE_HEADER, POD_HEADER, cluster, workload, write
 
 EXAMPLES = pathlib.Path(__file__).parents[2] / "examples"
 
@@ -46,7 +47,11 @@ def _refused(result: subprocess.CompletedProcess[str]) -> str:
     ("mistyped", "says"),
     [
         *(("rnu", " Did you mean 'run'?"), ("dotcor", " Did you mean 'doctor'?")),
-        *(("RUN", ""), ("frobnicate", ""), ("x\ny", "")),
+        *(("RUN", ""), ("frobnicate", ""), ("x\ny", ""), ("help", "")),
+        ("queue", " 'partage ps' shows cards, programs and the queue."),
+        ("status", " 'partage ps' shows cards, programs and the queue."),
+        ("srun", " 'partage run' starts a program with a share of a card."),
+        ("version", " 'partage --version' prints it."),
     ],
 )
 def test_a_mistyped_command_is_recognized(mistyped: str, says: str) -> None:
@@ -56,9 +61,28 @@ def test_a_mistyped_command_is_recognized(mistyped: str, says: str) -> None:
     assert said == f"partage: No such command {mistyped!r}.{says} See 'partage --help'.\n"
 
 
+def test_who_wants_to_end_a_program_is_told_how() -> None:
+    """No command does it, and two ways do."""
+    said = _refused(partage("kill", "train"))
+
+    assert "'partage top' ends a program: select it and press T." in said
+    assert "'partage ps -o wide' shows process ids for kill." in said
+
+
+def test_commands_of_other_tools_are_led_to_one_that_is_there() -> None:
+    """And none of them is a command here."""
+    commands = command_group.commands.list_commands(click.Context(command_group.commands))
+    for name, hint in command_group.OTHER_NAMES.items():
+        assert name not in commands
+        (word, *_) = hint.removeprefix("'partage ").partition("'")
+        assert word.partition(" ")[0] in (*commands, "--version")
+
+
 def test_guessing_costs_those_who_type_well_nothing() -> None:
     """What is needed for it is not loaded before."""
-    program = "import sys; from partage.cli import commands; sys.exit('difflib' in sys.modules)"
+    program = (
+        "import sys; from partage.cli import command_group; sys.exit('difflib' in sys.modules)"
+    )
 
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
@@ -132,7 +156,9 @@ def test_simulate_prints_json(tmp_path: pathlib.Path) -> None:
         *("--policy", "bestfit", "--seeds", "2", "--demand", "1.3", "-o", "json"),
     )
 
-    (report,) = json.loads(result.stdout)
+    output = json.loads(result.stdout)
+    assert (output["apiVersion"], output["kind"]) == ("output.partage.dev/v1", "SimulationReport")
+    (report,) = output["policies"]
     assert list(report) == [
         "policy",
         "allocation_at_100",
@@ -160,14 +186,14 @@ def test_simulate_draws_a_picture(tmp_path: pathlib.Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--policy", "magic"], "there is no policy 'magic'; choose from bestfit, binpack"),
-        (["--policy", ""], "there is no policy ''"),
-        (["--policy", "priced,,nope"], "there is no policy 'nope'"),
+        (["--policy", "magic"], "unknown policy 'magic'; choose from bestfit, binpack"),
+        (["--policy", ""], "unknown policy ''"),
+        (["--policy", "priced,,nope"], "unknown policy 'nope'"),
         (["--demand", "-1"], "--demand -1.0 is out of range"),
         (["--demand", "inf"], "--demand inf is out of range"),
         (["--demand", "0.000001"], "no pod arrives"),
         (["--seeds", "0"], "'--seeds': 0 is not in the range"),
-        (["--plot", "picture.gif"], "unknown kind of picture"),
+        (["--plot", "picture.gif"], "unknown image format"),
         (["--plot", "/nowhere/at/all.png"], "no such folder"),
         (["-o", "yaml"], "'yaml' is not one of"),
         (["--nodes", "missing.csv"], "missing.csv: No such file or directory"),
@@ -197,10 +223,10 @@ def test_a_picture_that_cannot_be_written_is_refused_before_the_work(
 @pytest.mark.parametrize(
     ("node", "pod", "says"),
     [
-        ("a,1,1,1,T4", "p,-5,1,1,1000,", "line 2, column cpu_milli: '-5' is not usable"),
+        ("a,1,1,1,T4", "p,-5,1,1,1000,", "line 2, column cpu_milli: '-5' is not valid"),
         ("a,1,1,0,T4", "p,5,1,1,1000,", "node a has no cards"),
-        ("a,1,1,1,T4", "p,5,1,1,0.5,", "column gpu_milli: '0.5' is not usable"),
-        ("a,1,1,1,T4", "p,5,1,0,0,", "no pod asks for a card"),
+        ("a,1,1,1,T4", "p,5,1,1,0.5,", "column gpu_milli: '0.5' is not valid"),
+        ("a,1,1,1,T4", "p,5,1,0,0,", "no pod requests a card"),
     ],
 )
 def test_a_wrong_trace_is_one_line(tmp_path: pathlib.Path, node: str, pod: str, says: str) -> None:
@@ -259,7 +285,7 @@ items:
     result = partage("fit", "-f", manifest, "--node", "n=1x8Gi", "-o", "json")
 
     assert [d["pod"] for d in json.loads(result.stdout)["decisions"]] == ["a-0"]
-    assert result.stderr == "note: pod a-1 asks for no card, and is left out\n"
+    assert result.stderr == "note: pod a-1 asks for no card and is left out\n"
     assert result.returncode == 0
 
 
@@ -355,11 +381,17 @@ def test_a_wrong_node_is_one_line(tmp_path: pathlib.Path, node: str, says: str) 
         ("- 1", "not a Kubernetes object"),
         ("kind: ConfigMap\nmetadata: {name: c}\n", "no pod in it"),
         ("kind: Pod\nspec: {containers: 7}\n", "$.spec.containers"),
-        ("kind: Deployment\nspec: {replicas: x, template: {}}\n", "not a number of replicas ('x')"),
-        ("kind: Job\nspec: {parallelism: true, template: {}}\n", "not a number of replicas (True)"),
+        (
+            "kind: Deployment\nspec: {replicas: x, template: {}}\n",
+            "'x' is not a number of replicas",
+        ),
+        (
+            "kind: Job\nspec: {parallelism: true, template: {}}\n",
+            "True is not a number of replicas",
+        ),
         ("kind: Pod\nmetadata: {creationTimestamp: 2020-13-45}\n", "month must be in 1..12"),
         ("kind: Pod\nmetadata: !!bool abc\n", "give a file that kubectl would read"),
-        ("kind: Pod\nmetadata: hi\n", "metadata is 'hi'"),
+        ("kind: Pod\nmetadata: hi\n", "metadata is 'hi', and not an object"),
         ("kind: Pod\nmetadata: {name: 'a\\nb'}\n", "is not a name"),
         ("kind: Pod\nmetadata: {name: 0x%s}\n" % ("f" * 6000), "is not a name"),
         ("kind: Pod\nmetadata: {name: a, labels: {aliyun.com/gpu-count: 2}}\n", "quote it"),
@@ -380,13 +412,18 @@ def test_two_nodes_of_one_name_are_refused(tmp_path: pathlib.Path) -> None:
 
     result = partage("fit", "-f", manifest, "--node", "n=1x8Gi", "--node", "n=2x8Gi")
 
-    assert "n is there twice" in _refused(result)
+    assert "n is given twice" in _refused(result)
 
 
-def test_a_full_disk_and_a_reader_that_left_are_no_tracebacks() -> None:
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_full_disk_and_a_reader_that_left_are_no_tracebacks(
+    monkeypatch: pytest.MonkeyPatch, unbuffered: str
+) -> None:
     """The first is an error, the second is what head does."""
-    fit = f"fit -f {EXAMPLES / 'mixed.yaml'} --node n=8x23Gi"
-    command = f"{sys.executable} -c 'from partage.cli.main import main; main()' {fit}"
+    monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
+    program = (sys.executable, "-c", "from partage.cli.main import main; main()")
+    fit = ("fit", "-f", str(EXAMPLES / "mixed.yaml"), "--node", "n=8x23Gi")
+    command = shlex.join([*program, *fit])
     full = subprocess.run(
         ["bash", "-c", f"{command} > /dev/full"], capture_output=True, text=True, check=False
     )
@@ -394,12 +431,34 @@ def test_a_full_disk_and_a_reader_that_left_are_no_tracebacks() -> None:
         ["bash", "-c", f"{command} | true"], capture_output=True, text=True, check=False
     )
 
-    assert (full.returncode, full.stderr) == (1, "partage: No space left on device\n")
+    assert (full.returncode, full.stderr.count("\n")) == (1, 1)
+    assert full.stderr.startswith(
+        "partage: cannot write to standard output: No space left on device; make room there"
+    )
     assert left.stderr == ""
 
 
+@pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.parametrize(
-    "command", [*commands.commands.list_commands(click.Context(commands.commands)), ""]
+    ("arguments", "code"), [("frobnicate", 2), ("fit --memory 5x", 2), ("--help", 0)]
+)
+def test_a_full_standard_error_leaves_the_exit_code(
+    monkeypatch: pytest.MonkeyPatch, arguments: str, code: int, unbuffered: str
+) -> None:
+    """Nobody reads why, and scripts still know what happened."""
+    monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
+    program = shlex.quote(sys.executable)
+    command = f"{program} -c 'from partage.cli.main import main; main()' {arguments}"
+
+    done = subprocess.run(
+        ["bash", "-c", f"{command} 2> /dev/full"], capture_output=True, check=False
+    )
+
+    assert done.returncode == code
+
+
+@pytest.mark.parametrize(
+    "command", [*command_group.commands.list_commands(click.Context(command_group.commands)), ""]
 )
 def test_help_has_room_in_80_columns(command: str) -> None:
     """Examples are not wrapped, so they have to be short."""
@@ -413,8 +472,8 @@ def _commands(name: str) -> list[list[str]]:
     """A command, and those in it."""
     if not name:
         return [[]]
-    found = commands.commands.get_command(click.Context(commands.commands), name)
-    return [[name], *([name, each] for each in getattr(found, "commands", ()))]
+    command = command_group.commands.get_command(click.Context(command_group.commands), name)
+    return [[name], *([name, subcommand] for subcommand in getattr(command, "commands", ()))]
 
 
 def test_help_has_examples() -> None:

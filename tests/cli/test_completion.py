@@ -7,7 +7,6 @@ import pathlib
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 
 import pytest
 
@@ -21,14 +20,6 @@ COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1))
 $(complete -p partage | sed 's/.*-F \\([^ ]*\\).*/\\1/') partage
 printf '%s\\n' "${COMPREPLY[@]}"
 """
-
-
-@pytest.fixture
-def site(tmp_path: pathlib.Path) -> Iterator[sites.Site]:
-    """A machine with simulated cards."""
-    made = sites.Site(tmp_path)
-    yield made
-    made.end()
 
 
 def completed(site: sites.Site, *words: str, **environment: str) -> list[str]:
@@ -64,10 +55,10 @@ def test_the_program_to_run_is_completed_as_a_shell_would(
     program.parent.mkdir()
     program.touch(mode=0o755)
     path = f"{BIN}:{program.parent}:{os.environ['PATH']}"
-    asked = {"_PARTAGE_COMPLETE": "bash_complete", "PATH": path}
+    variables = {"_PARTAGE_COMPLETE": "bash_complete", "PATH": path}
 
     def said(*words: str) -> str:
-        how = asked | {"COMP_WORDS": " ".join(words), "COMP_CWORD": str(len(words) - 1)}
+        how = variables | {"COMP_WORDS": " ".join(words), "COMP_CWORD": str(len(words) - 1)}
         return site.partage(env=how).stdout
 
     run = ("partage", "run", "--memory", "4GiB", "--")
@@ -81,7 +72,7 @@ def test_names_of_programs_that_run(site: sites.Site) -> None:
     """From the ledger; those who wait have no share to change."""
     site.holding("--memory", "100%", "--cards", "2", "--name", "train-1")
     site.run("--memory", "1GiB", "--name", "train-2", command=["true"])
-    sites.eventually(lambda: site.names("waiting") == ["train-2"])
+    sites.eventually(lambda: site.queued() == ["train-2"])
 
     assert completed(site, "partage", "resize", "tr") == ["train-1"]
     assert completed(site, "partage", "resize", "x") == []

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from partage.cli.demo import judging, roles
+from partage.cli.commands.demo import roles, verdict
 from partage.core import errors
-from partage.local import views
+from partage.local.view import views
 from tests.cli import ps_views
 
-TURN = judging.Turn(
+TURN = verdict.Turn(
     waiter="serve",
     holder="sweep",
     asked_s=10.0,
@@ -22,50 +22,50 @@ TURN = judging.Turn(
     same_card=True,
 )
 KILLED = msgspec.structs.replace(TURN, waiter="late", holder="serve")
-ASKED = judging.Asked("train", 6144, 4096, judging.OUT_OF_MEMORY)
+ALLOCATION = verdict.Allocation("train", 6144, 4096, verdict.OUT_OF_MEMORY)
 EXITS = {
-    "sweep": judging.Exit(0, 7, 7),
-    "serve": judging.Exit(judging.KILLED, 8, 8),
+    "sweep": verdict.Exit(0, 7, 7),
+    "serve": verdict.Exit(verdict.KILLED, 8, 8),
 }
 
 
-def facts(**other: object) -> judging.Facts:
+def facts(**other: object) -> verdict.Facts:
     """A run in which all went well, but for what is said."""
     good = {
         "views": 143,
         "exclusive": "bench",
-        "asked": ASKED,
+        "allocation": ALLOCATION,
         "went_on": {"sweep": 212, "notebook": 380},
         "ended": TURN,
         "killed": KILLED,
         "exits": EXITS,
         "left": (),
     }
-    return judging.Facts(**(good | other))  # type: ignore[arg-type]
+    return verdict.Facts(**(good | other))  # type: ignore[arg-type]
 
 
 def test_a_good_run_keeps_everything() -> None:
     """Each promise with the numbers of this run."""
-    promises = judging.judged(facts())
+    promises = verdict.judged(facts())
 
     assert all(promise.kept for promise in promises)
     texts = "\n".join(promise.text for promise in promises)
     assert "no card was given more than it has (checked 143 times)" in texts
     assert "train asked 6144 of 4096 MiB, CUDA_ERROR_OUT_OF_MEMORY" in texts
     assert "kernels since: sweep 212, notebook 380" in texts
-    assert "late had it 40 ms after `kill -9` of serve, and ran after 300 ms" in texts
+    assert "late got it 40 ms after `kill -9` of serve, and ran after 300 ms" in texts
 
 
 @pytest.mark.parametrize(
     ("broken", "bad"),
     [
-        ("capacity", {"excesses": (judging.Excess("capacity", "card 0"),)}),
-        ("share", {"excesses": (judging.Excess("share", "train"),)}),
-        ("exclusive", {"excesses": (judging.Excess("exclusive", "card 1"),)}),
+        ("capacity", {"excesses": (verdict.Excess("capacity", "card 0"),)}),
+        ("share", {"excesses": (verdict.Excess("share", "train"),)}),
+        ("exclusive", {"excesses": (verdict.Excess("exclusive", "card 1"),)}),
         ("exclusive", {"exclusive": ""}),
-        ("out-of-memory", {"asked": None}),
-        ("out-of-memory", {"asked": msgspec.structs.replace(ASKED, code="CUDA_SUCCESS")}),
-        ("out-of-memory", {"asked": msgspec.structs.replace(ASKED, asked_mib=4096)}),
+        ("out-of-memory", {"allocation": None}),
+        ("out-of-memory", {"allocation": msgspec.structs.replace(ALLOCATION, code="CUDA_SUCCESS")}),
+        ("out-of-memory", {"allocation": msgspec.structs.replace(ALLOCATION, asked_mib=4096)}),
         ("neighbours", {"went_on": {"sweep": 212, "notebook": 0}}),
         ("neighbours", {"went_on": {}}),
         ("neighbours", {"went_on": None}),
@@ -75,31 +75,31 @@ def test_a_good_run_keeps_everything() -> None:
         ("killed", {"killed": msgspec.structs.replace(KILLED, granted_s=10.9)}),
         ("killed", {"killed": msgspec.structs.replace(KILLED, same_card=False)}),
         ("program", {"exits": {}}),
-        ("program", {"exits": EXITS | {"sweep": judging.Exit(1, 7, 7)}}),
-        ("program", {"exits": EXITS | {"sweep": judging.Exit(0, 7, 9)}}),
-        ("program", {"exits": EXITS | {"serve": judging.Exit(0, 8, 8)}}),
+        ("program", {"exits": EXITS | {"sweep": verdict.Exit(1, 7, 7)}}),
+        ("program", {"exits": EXITS | {"sweep": verdict.Exit(0, 7, 9)}}),
+        ("program", {"exits": EXITS | {"serve": verdict.Exit(0, 8, 8)}}),
         ("left", {"left": ("late",)}),
         ("left", {"left": None}),
     ],
 )
 def test_what_went_wrong_breaks_its_promise(broken: str, bad: dict[str, object]) -> None:
     """That one, and no other."""
-    promises = judging.judged(facts(**bad))
+    promises = verdict.judged(facts(**bad))
 
     assert [promise.name for promise in promises if not promise.kept] == [broken]
 
 
 def test_who_saw_nothing_has_kept_nothing() -> None:
     """A story that ended before it began."""
-    assert not any(promise.kept for promise in judging.judged(judging.Facts()))
+    assert not any(promise.kept for promise in verdict.judged(verdict.Facts()))
 
 
 def test_without_a_second_card_nobody_promises_a_whole_one() -> None:
     """It is left out, not called kept."""
-    names = [promise.name for promise in judging.judged(facts(exclusive=None))]
+    names = [promise.name for promise in verdict.judged(facts(exclusive=None))]
 
     assert "exclusive" not in names
-    assert len(names) == len(judging.judged(facts())) - 1
+    assert len(names) == len(verdict.judged(facts())) - 1
 
 
 def view(
@@ -120,7 +120,7 @@ def view(
 def wrong(seen: views.View, foreign_mib: int = 0) -> list[str]:
     """Which promises a view breaks, if this was foreign on the first card before."""
     before = {ps_views.FIRST: foreign_mib}
-    return [excess.promise for excess in judging.excesses(seen, before)]
+    return [excess.promise for excess in verdict.excesses(seen, before)]
 
 
 def test_a_full_card_is_not_too_much() -> None:

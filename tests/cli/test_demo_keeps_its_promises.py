@@ -15,19 +15,23 @@ from pathlib import Path
 
 import pytest
 
-from partage.cli.demo import starting
-from partage.fence import library
+from partage.cli.commands.demo import launcher
+from partage.fence.library import libpartage
+from tests import leaving_out
 
 PROMISES = (
     *("no card was given more than it has", "no program used more than its share"),
-    *("past its share a program gets CUDA's out-of-memory", "its neighbours went on"),
-    *("who finds no room waits", "the share of a killed program goes to who waits"),
+    *("a program that allocates past its share gets", "the other programs went on"),
+    *("a program without room waits", "the share of a killed program goes to the next"),
     *("no wrapper stays", "no share is left behind"),
 )
 
-no_gpu = pytest.mark.skipif(
-    Path("/dev/nvidiactl").exists(), reason="only a machine without a GPU simulates by itself"
-)
+
+@pytest.fixture
+def no_gpu() -> None:
+    """Leaves the test out where there is a GPU: cards are then not simulated by themselves."""
+    if Path("/dev/nvidiactl").exists():
+        leaving_out.leave_out("a machine without a GPU", "this one has a driver")
 
 
 class Place:
@@ -98,12 +102,12 @@ def test_every_promise_is_kept(shown: subprocess.CompletedProcess[str]) -> None:
     assert "BROKEN" not in shown.stdout
 
 
-@no_gpu
+@pytest.mark.usefixtures("no_gpu")
 def test_without_a_gpu_the_cards_are_simulated(shown: subprocess.CompletedProcess[str]) -> None:
     """Two of 16 GiB, with the sizes that people read about; every table says what it is of."""
     assert shown.stdout.startswith("\nPartage on simulated cards: card 0 Simulated GPU with 16GiB")
     assert "$ export PARTAGE_SIMULATE=2x16GiB\n" in shown.stdout
-    for asked in (
+    for words in (
         "train --memory 4GiB --compute 30%",
         "sweep --memory 25%",
         "notebook --limits aliyun.com/gpu-mem=3",
@@ -111,21 +115,21 @@ def test_without_a_gpu_the_cards_are_simulated(shown: subprocess.CompletedProces
         "serve --memory 8GiB --compute 30%:80%",
         "late --memory 8GiB",
     ):
-        assert f"$ partage run --name {asked} -- python {asked.split()[0]}.py\n" in shown.stdout
+        assert f"$ partage run --name {words} -- python {words.split()[0]}.py\n" in shown.stdout
     assert "train asked 6144 of 4096 MiB, CUDA_ERROR_OUT_OF_MEMORY" in shown.stdout
     assert "2 cards (simulated)" in shown.stdout
     assert "The same simulated cards in the table of kubectl inspect gpushare" in shown.stdout
 
 
-@no_gpu
+@pytest.mark.usefixtures("no_gpu")
 def test_the_tables_show_the_programs_while_they_run(
     shown: subprocess.CompletedProcess[str],
 ) -> None:
     """Those that are left when one has ended and one was killed; gpushare's table says the same."""
     ps = shown.stdout.partition("$ partage ps\n")[2].partition("\n\nThe same")[0]
     rows = [line.split() for line in ps.splitlines() if " hook " in line]
-    asked = {row[0]: (int(row[2]), row[3]) for row in rows}
-    assert asked == {
+    shares = {row[0]: (int(row[2]), row[3]) for row in rows}
+    assert shares == {
         "train": (0, "4Gi"),
         "notebook": (0, "3Gi"),
         "late": (0, "8Gi"),
@@ -149,16 +153,16 @@ def test_one_card_is_enough(place: Place) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     report = json.loads(done.stdout)
     assert (report["kind"], report["simulated"], report["problem"]) == ("Demo", True, "")
-    assert [each["kept"] for each in report["promises"]] == [True] * len(PROMISES)
-    names = {each["name"] for each in report["promises"]}
+    assert [promise["kept"] for promise in report["promises"]] == [True] * len(PROMISES)
+    names = {promise["name"] for promise in report["promises"]}
     assert "exclusive" not in names
     assert {"capacity", "out-of-memory", "neighbours", "waiting", "killed", "left"} < names
 
 
 def test_a_machine_with_a_driver_shows_its_own_cards(place: Place, tmp_path: Path) -> None:
-    """No switch is set; somebody else is on a card, and what he leaves is what is shared."""
+    """No switch is set; a foreign program is on a card, and what it leaves is what is shared."""
     driver = {
-        "LD_LIBRARY_PATH": str(library.folder() / "simulated"),
+        "LD_LIBRARY_PATH": str(libpartage.folder() / "simulated"),
         "SIMCUDA_CARDS": "3x16GiB",
         "SIMCUDA_STATE": str(tmp_path / "machine"),
         "SIMCUDA_KERNEL_US": "1000",
@@ -186,9 +190,9 @@ def test_a_promise_that_is_broken_is_said(place: Place) -> None:
     out, err = demo.communicate(timeout=120)
 
     assert demo.returncode == 1
-    assert "BROKEN: its neighbours went on: it did not come to that" in out
+    assert "BROKEN: the other programs went on: the demo did not come that far" in out
     assert "kept: no card was given more than it has" in out
-    assert err.startswith("partage: notebook was ended by signal 9; its last words: ")
+    assert err.startswith("partage: notebook was ended by signal 9; the last line of its log: ")
     assert "train" in before
     assert place.processes() == []
     assert list(place.path.iterdir()) == []
@@ -226,7 +230,7 @@ def test_a_card_that_is_too_small_is_refused(place: Place) -> None:
     done = place.run("demo", PARTAGE_SIMULATE="2GiB")
 
     assert (done.returncode, done.stdout) == (1, "")
-    assert "card 0 has 2048 MiB free, and this needs 4096 MiB" in done.stderr
+    assert "card 0 has 2048 MiB free, and the demo needs 4096 MiB" in done.stderr
     assert "partage --simulate 2x16GiB demo" in done.stderr
     assert list(place.path.iterdir()) == []
 
@@ -234,7 +238,7 @@ def test_a_card_that_is_too_small_is_refused(place: Place) -> None:
 @contextlib.contextmanager
 def _foreign(folder: Path, environment: dict[str, str]) -> Iterator[int]:
     """A program on a card that nobody started by Partage; its process id."""
-    program = shutil.copy(starting.PROGRAM, folder / "foreign.py")
+    program = shutil.copy(launcher.PROGRAM, folder / "foreign.py")
     with subprocess.Popen(
         [sys.executable, program],
         env=os.environ | environment,

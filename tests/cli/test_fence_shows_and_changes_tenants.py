@@ -8,16 +8,19 @@ import pathlib
 import pty
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
-from partage.fence import files, layout, limits, locks, roots, tenants
-from partage.local import places
+from partage.fence.store import layout, limits, locks, roots, shared_files, tenants
+from partage.local.state import location
 from tests import leaving_out
+from tests.local import sites, users
 
 MIB = 1 << 20
 CARD = "GPU-01234567-89ab-cdef-0123-456789abcdef"
 OTHER = "GPU-00000000-0000-4000-8000-000000000002"
+SOMEBODY = 54_041
 COMMAND = [sys.executable, "-c", "from partage.cli.main import main; main()", "fence"]
 
 
@@ -57,19 +60,24 @@ def test_levels_are_shown_with_reasons() -> None:
 
 def test_levels_are_json_for_programs() -> None:
     """With what each of them holds."""
-    found = json.loads(partage("levels", "-o", "json").stdout)
+    printed = json.loads(partage("levels", "-o", "json").stdout)
 
-    assert [each["level"] for each in found] == ["driver", "mps", "hook", "advisory"]
-    assert found[2]["holds"] == {"memory": "tenant", "compute": "tenant", "live": True}
-    assert found[3] == {
+    assert printed["apiVersion"] == "output.partage.dev/v1"
+    assert printed["kind"] == "FenceLevels"
+    levels = printed["levels"]
+    assert [level["level"] for level in levels] == ["driver", "mps", "hook", "advisory"]
+    assert levels[2]["holds"] == {"memory": "tenant", "compute": "tenant", "live": True}
+    assert levels[3] == {
         "level": "advisory",
         "available": True,
         "reason": "",
         "remedy": "",
         "holds": {"memory": "nobody", "compute": "nobody", "live": False},
     }
-    for each in found:
-        assert each["available"] or (each["reason"] and each["remedy"])
+    for level in levels:
+        assert level["available"] or (level["reason"] and level["remedy"])
+    assert not levels[0]["available"]
+    assert not levels[1]["available"]
 
 
 def _on_a_terminal(*arguments: str, **environment: str) -> bytes:
@@ -100,7 +108,7 @@ def test_colours_are_for_terminals() -> None:
 def test_show_prints_cards_and_processes(root: roots.Root) -> None:
     """Who uses what, and may; the quota and what was refused because of it."""
     region = root.tenants / "job-17" / "region"
-    with files.mapped(region, layout.Region) as written:
+    with shared_files.mapped(region, layout.Region) as written:
         written.slots_used = 1
         written.slot[0].pid = 4711
         written.used_bytes[0][0] = 1024 * MIB
@@ -128,10 +136,12 @@ def test_show_can_be_for_one_tenant_and_for_programs(root: roots.Root) -> None:
     """The same numbers, in bytes."""
     result = partage("show", "job-18", "--root", root.path, "-o", "json")
 
-    found = json.loads(result.stdout)
-    assert found["problems"] == []
-    assert [each["tenant"] for each in found["tenants"]] == ["job-18"]
-    assert found["tenants"][0]["cards"][0]["quota_bytes"] == 2048 * MIB
+    printed = json.loads(result.stdout)
+    assert printed["apiVersion"] == "output.partage.dev/v1"
+    assert printed["kind"] == "FenceUsage"
+    assert printed["problems"] == []
+    assert [tenant["tenant"] for tenant in printed["tenants"]] == ["job-18"]
+    assert printed["tenants"][0]["cards"][0]["quota_bytes"] == 2048 * MIB
 
 
 def test_show_goes_on_past_a_tenant_that_cannot_be_read(root: roots.Root) -> None:
@@ -162,14 +172,48 @@ def test_show_finds_those_of_this_machines_programs(
     """`partage run` keeps its fences beside its ledger; nobody has to know where that is."""
     if roots.DEFAULT.exists():
         leaving_out.leave_out("a machine without tenants", f"{roots.DEFAULT} is there")
-    place = places.opened(tmp_path / "state")
+    place = location.opened(tmp_path / "state")
     mine = limits.Limits((limits.CardLimits(uuid=CARD, memory_bytes=512 * MIB),))
     tenants.create(roots.find(place.fence), "mine", mine)
 
-    result = partage("show", *arguments, PARTAGE_STATE=str(place.path))
+    with (place.fence / "tenants" / "mine" / "region").open("r+b") as living:
+        assert locks.take(living.fileno(), 0)
+        result = partage("show", *arguments, PARTAGE_STATE=str(place.path))
 
     assert result.returncode == 0, result.stderr
     assert result.stdout.splitlines()[1].split()[:5] == ["mine", CARD, "0", "0", "512"]
+
+
+def test_show_leaves_out_who_has_ended(tmp_path: pathlib.Path) -> None:
+    """Users name a program to see what it has used, until the next run clears up."""
+    site = sites.Site(tmp_path)
+    try:
+        site.holding("--memory", "1GiB", "--name", "runs")
+        assert site.partage("run", "--memory", "2GiB", "--name", "ended", "--", "true").stdout == ""
+        (ended,) = (site.folder / "fence" / "tenants").glob("ended.*")
+        everybody = json.loads(site.partage("fence", "show", "-o", "json").stdout)
+        named = json.loads(site.partage("fence", "show", ended.name, "-o", "json").stdout)
+    finally:
+        site.end()
+
+    assert [row["tenant"].split(".")[0] for row in everybody["tenants"]] == ["runs"]
+    assert [row["tenant"] for row in named["tenants"]] == [ended.name]
+
+
+def test_show_is_for_users_who_may_write_nothing_there() -> None:
+    """An agent's root is in a folder of the system's, and no place of `partage run`."""
+    users.need_root()
+    with tempfile.TemporaryDirectory(prefix="partage-fence-") as folder:
+        home = pathlib.Path(folder)
+        home.chmod(0o755)
+        root = roots.prepare(home / "root")
+        tenants.create(root, "job", limits.Limits((limits.CardLimits(uuid=CARD),)), uid=SOMEBODY)
+        user = users.User(home, SOMEBODY)
+        done = user.partage("fence", "show", "--root", root.path)
+        user.end()
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[1].split()[:2] == ["job", CARD]
 
 
 def test_show_makes_no_place_for_programs(tmp_path: pathlib.Path) -> None:
@@ -180,8 +224,26 @@ def test_show_makes_no_place_for_programs(tmp_path: pathlib.Path) -> None:
     result = partage("show", PARTAGE_STATE=str(tmp_path / "state"))
 
     assert result.returncode == 1
-    assert f"{roots.DEFAULT} is no folder of fences" in result.stderr
+    assert f"{roots.DEFAULT} is not a folder of fences" in result.stderr
     assert not (tmp_path / "state").exists()
+
+
+def test_set_finds_whom_show_shows(tmp_path: pathlib.Path) -> None:
+    """On simulated cards, too; where the ledger would disagree, that is said."""
+    site = sites.Site(tmp_path)
+    try:
+        site.holding("--memory", "2GiB", "--name", "train")
+        shown = json.loads(site.partage("fence", "show", "-o", "json").stdout)["tenants"]
+        (tenant,) = [row["tenant"] for row in shown]
+        paused = site.partage("fence", "set", tenant, "--pause")
+        smaller = site.partage("fence", "set", tenant, "--memory", "1GiB")
+    finally:
+        site.end()
+
+    assert (paused.returncode, paused.stderr) == (0, "")
+    assert paused.stdout.splitlines()[-1].endswith("2048        all, paused")
+    assert smaller.stdout.splitlines()[-1].endswith("1024        all, paused")
+    assert "`partage resize train` changes that together with its limits" in smaller.stderr
 
 
 def test_set_changes_what_holds(root: roots.Root) -> None:
@@ -208,21 +270,24 @@ def test_set_changes_what_holds(root: roots.Root) -> None:
     ("arguments", "says"),
     [
         (["job-17"], "nothing to change; add --memory, --compute or --pause"),
-        (["job-17", "--memory", "lots"], "--memory: 'lots' is no amount of memory"),
+        (["job-17", "--memory", "lots"], "--memory: 'lots' is not an amount of memory"),
         (["job-17", "--memory", "2GB"], "write 2GiB, or 2G (decimal)"),
-        (["job-17", "--memory", "0GiB"], "'0GiB' is no amount of memory"),
+        (["job-17", "--memory", "0GiB"], "'0GiB' is not an amount of memory"),
         (["job-17", "--memory", "4"], "4 has no unit; write 4GiB or 4MiB"),
         (["job-17", "--mode", "none", "--compute", "10"], "mode none has no share"),
-        (["job-17", "--compute", "130"], "compute: 130 is no percentage of a card; write 0 to 100"),
-        (["job-17", "--compute", "-1"], "compute: -1 is no percentage of a card"),
+        (
+            ["job-17", "--compute", "130"],
+            "compute: 130 is not a percentage of a card; write 0 to 100",
+        ),
+        (["job-17", "--compute", "-1"], "compute: -1 is not a percentage of a card"),
         (["job-17", "--compute", "x"], "'x' is not a valid integer"),
         (["job-17", "--ceiling", "50"], "mode burst needs a share; add compute"),
-        (["job-17", "--compute", "60", "--ceiling", "50"], "lies below the share, 60 %"),
+        (["job-17", "--compute", "60", "--ceiling", "50"], "is below the share of 60 %"),
         (["job-17", "--compute", "0", "--ceiling", "50"], "mode none has no ceiling"),
         (["job-17", "--mode", "fast"], "'fast' is not one of"),
         (["job-17", "--pause", "--card", "GPU-1"], "tenant job-17 has no card GPU-1; name one of"),
         (["job-71", "--pause"], "no tenant job-71 under"),
-        (["../job-17", "--pause"], "is no name of a tenant"),
+        (["../job-17", "--pause"], "is not a valid name of a tenant"),
         ([], "Missing argument 'TENANT'"),
     ],
 )
@@ -248,7 +313,7 @@ def test_a_folder_without_fences_is_one_line(tmp_path: pathlib.Path, arguments: 
     result = partage(*arguments, "--root", tmp_path / "nothing")
 
     assert result.returncode == 1
-    assert "is no folder of fences (No such file or directory); name the one" in result.stderr
+    assert "is not a folder of fences (No such file or directory); give the folder" in result.stderr
     assert not (tmp_path / "nothing").exists()
 
 

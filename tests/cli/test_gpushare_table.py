@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from partage.cli import gpushare_table, tables
-from partage.cli.gpushare_table import NodeRow
+from partage.cli.display import gpushare_table, tables
+from partage.cli.display.gpushare_table import NodeRow
 
 
 def test_the_textbook_cluster_has_95_dashes() -> None:

@@ -11,7 +11,8 @@ import pathlib
 import msgspec
 import pytest
 
-from partage.cli import gpushare_rows, gpushare_table
+from partage.cli.cluster import gpushare_rows
+from partage.cli.display import gpushare_table
 from partage.core import cards
 from partage.dialects import nodes, pods
 from tests.cli import fake_cluster
@@ -92,18 +93,18 @@ def golden(name: str) -> str:
 def rows(scene: Scene) -> list[gpushare_table.NodeRow]:
     """The rows of a scene's tables."""
     tenants = gpushare_rows.Tenants()
-    for each in scene[1]:
-        tenants.put(msgspec.convert(each, pods.Pod))
-    found = (msgspec.convert(each, nodes.Node) for each in scene[0])
-    return [gpushare_rows.row(each, tenants) for each in found]
+    for item in scene[1]:
+        tenants.put(msgspec.convert(item, pods.Pod))
+    read_nodes = (msgspec.convert(item, nodes.Node) for item in scene[0])
+    return [gpushare_rows.row(read_node, tenants) for read_node in read_nodes]
 
 
 def carded(name: str, memory: int, *sizes_mib: int, count: int | None = None) -> Object:
     """A node on which Partage's agent wrote down cards of these sizes."""
-    found = [
+    written_cards = [
         cards.Card(uuid=f"GPU-{i}", index=i, memory_mib=size) for i, size in enumerate(sizes_mib)
     ]
-    annotations = {nodes.CARDS: nodes.encode(found)}
+    annotations = {nodes.CARDS: nodes.encode(written_cards)}
     cards_there = len(sizes_mib) if count is None else count
     return node(name, memory=memory, count=cards_there, annotations=annotations)
 
@@ -140,7 +141,7 @@ async def test_one_node_is_read_alone(
     lines = result.out.splitlines()
     assert lines[1].split() == ["b", "unknown", "29/12", *["0/12"] * 7, "29/100"]
     assert lines[-1] == "29/100 (28%)  "
-    assert cluster.asked == [("/api/v1/nodes/b", ""), ("/api/v1/pods", "spec.nodeName=b")]
+    assert cluster.requests == [("/api/v1/nodes/b", ""), ("/api/v1/pods", "spec.nodeName=b")]
 
 
 async def test_a_node_that_shares_nothing_is_an_empty_table(
@@ -168,23 +169,23 @@ def test_no_node_at_all() -> None:
 def test_what_can_be_allocated_counts_and_not_the_capacity() -> None:
     """Unlike gpushare's extender: its command never looked at the capacity."""
     half = {MEMORY: "15", "aliyun.com/gpu-count": "1"}
-    found = node("n", memory=30, count=2, allocatable=half)
+    halved_node = node("n", memory=30, count=2, allocatable=half)
 
-    (row,) = rows(([found], []))
+    (row,) = rows(([halved_node], []))
 
     assert (row.total, row.all_total) == ((15,), 15)
 
 
 def test_cards_of_different_size_have_their_own() -> None:
     """Where Partage's agent wrote them down; the original would say 23 of each."""
-    found = carded("n", 15 + 15 + 39, 16276, 16276, 40960 - 1)
+    mixed_node = carded("n", 15 + 15 + 39, 16276, 16276, 40960 - 1)
 
-    (row,) = rows(([found], [shared("p", "n", 30, 2)]))
+    (row,) = rows(([mixed_node], [shared("p", "n", 30, 2)]))
 
     assert (row.used, row.total, row.all_total) == ((0, 0, 30), (15, 15, 39), 69)
 
 
-def test_a_sick_card_does_not_shrink_the_others() -> None:
+def test_an_unhealthy_card_does_not_shrink_the_others() -> None:
     """The kubelet offers less; the cards that are there keep their size."""
     (row,) = rows(([carded("n", 23, 23552, 23552)], []))
 
@@ -219,17 +220,17 @@ def test_the_unit_is_known_where_cards_are() -> None:
 )
 def test_cards_that_make_no_sense_are_left_aside(text: str) -> None:
     """Such a node is shown as the original shows it, and a huge index makes no huge table."""
-    found = node("n", memory=30, count=2, annotations={nodes.CARDS: text})
+    odd_node = node("n", memory=30, count=2, annotations={nodes.CARDS: text})
 
-    (row,) = rows(([found], []))
+    (row,) = rows(([odd_node], []))
 
     assert row.total == (15, 15)
 
 
 def test_a_card_with_an_index_beyond_the_count_has_a_column() -> None:
     """The agent knows that card 1 is gone and card 2 is there."""
-    found = [cards.Card(uuid=f"GPU-{i}", index=i, memory_mib=8192) for i in (0, 2)]
-    annotations = {nodes.CARDS: nodes.encode(found)}
+    written_cards = [cards.Card(uuid=f"GPU-{i}", index=i, memory_mib=8192) for i in (0, 2)]
+    annotations = {nodes.CARDS: nodes.encode(written_cards)}
 
     (row,) = rows(([node("n", memory=16, count=2, annotations=annotations)], []))
 

@@ -10,11 +10,13 @@ import msgspec
 import pytest_asyncio
 from aiohttp import test_utils
 
-from partage.agent import metrics, reporting, web
+from partage.agent import reports, web
+from partage.agent.metrics import current_names
 from partage.core import cards, grants
-from partage.dialects import native, nodes
+from partage.dialects import grant_record, nodes
+from partage.dialects.families import native
 from partage.fence import usage
-from tests.agent import reported
+from tests.agent import node_reports
 from tests.cli import fake_cluster
 from tests.cli.fake_cluster import node, pod
 
@@ -39,30 +41,32 @@ PAIR = grant("pair", container("c0", 0, 1), container("c1", 0))
 TOLD = grant("told", container("c0", 1, fence="advisory"))
 
 
-def report() -> reporting.Report:
+def report() -> reports.Report:
     """One pod that is counted, with two containers on the first card, and one that is not."""
-    return reporting.report(
+    return reports.report(
         "n1",
         CARDS,
-        sick={},
-        measured={"GPU-0": reporting.Measured(used_mib=900)},
+        unhealthy={},
+        measured={"GPU-0": reports.Measured(used_mib=900)},
         containers=[
             *(
-                reporting.Container(grant=PAIR, container=each, fence="hook", tenant=each.name)
-                for each in PAIR.containers
+                reports.Container(
+                    grant=PAIR, container=container, fence="hook", tenant=container.name
+                )
+                for container in PAIR.containers
             ),
-            reporting.Container(grant=TOLD, container=TOLD.containers[0], fence="advisory"),
+            reports.Container(grant=TOLD, container=TOLD.containers[0], fence="advisory"),
         ],
         used={
             "c0": usage.Usage(
                 "c0",
                 (
-                    reported.card_usage("GPU-0", used_bytes=300 * MIB),
-                    reported.card_usage("GPU-1", used_bytes=1),
+                    node_reports.card_usage("GPU-0", used_bytes=300 * MIB),
+                    node_reports.card_usage("GPU-1", used_bytes=1),
                 ),
                 (),
             ),
-            "c1": usage.Usage("c1", (reported.card_usage("GPU-0", used_bytes=400 * MIB),), ()),
+            "c1": usage.Usage("c1", (node_reports.card_usage("GPU-0", used_bytes=400 * MIB),), ()),
         },
         taken_ns=1,
     )
@@ -71,7 +75,7 @@ def report() -> reporting.Report:
 @pytest_asyncio.fixture
 async def agent() -> AsyncIterator[str]:
     """The address of the agent of node n1."""
-    parts = web.Parts(report, lambda: "", metrics.Metrics())
+    parts = web.Parts(report, lambda: "", current_names.Metrics())
     async with test_utils.TestServer(web.application(parts)) as server:
         yield str(server.make_url("/"))
 
@@ -87,13 +91,13 @@ async def populated(cluster: fake_cluster.Cluster) -> fake_cluster.Cluster:
     ]
     cluster.objects[fake_cluster.PODS] = [
         pod(
-            each.pod.name,
+            grant.pod.name,
             "n1",
-            *({native.MEMORY: 1024, native.CARDS: len(c.shares)} for c in each.containers),
-            annotations={native.GRANT: native.encode(each)},
+            *({native.MEMORY: 1024, native.CARDS: len(c.shares)} for c in grant.containers),
+            annotations={grant_record.GRANT: grant_record.encode(grant)},
             namespace="lab",
         )
-        for each in (PAIR, TOLD)
+        for grant in (PAIR, TOLD)
     ]
     return cluster
 
@@ -126,7 +130,7 @@ async def test_programs_have_it_where_it_is_known(
     assert (first["measured_mib"], first["tenants"][0]["measured_mib"]) == (900, 700)
     assert "measured_mib" not in second
     assert "measured_mib" not in plain.out
-    assert [each["fence"] for each in second["tenants"]] == ["hook", "advisory"]
+    assert [tenant["fence"] for tenant in second["tenants"]] == ["hook", "advisory"]
 
 
 async def test_an_agent_of_another_node_is_said_to_be_one(
@@ -136,20 +140,22 @@ async def test_an_agent_of_another_node_is_said_to_be_one(
     result = await populated.run(*PROGRAM, "n2", "--live", "--agent", agent, folder=tmp_path)
 
     assert result.code == 0
-    assert result.err == "The agent is that of node n1, which is not shown.\n"
+    assert result.err == "The agent belongs to node n1, which is not shown.\n"
     assert "n2" in result.out
 
 
 async def test_without_an_agent_it_says_so(
     populated: fake_cluster.Cluster, tmp_path: pathlib.Path
 ) -> None:
-    """Whoever asked for it is not given something else."""
+    """A user who asked for it is not given something else."""
     result = await populated.run(
         *PROGRAM, "--live", "--agent", "http://127.0.0.1:1", folder=tmp_path
     )
 
     assert (result.code, result.out) == (1, "")
-    assert "no agent tells its report at http://127.0.0.1:1: Connection refused" in result.err
+    assert (
+        "cannot read the report of an agent at http://127.0.0.1:1: Connection refused" in result.err
+    )
 
 
 async def test_a_pod_outside_its_fence_is_shown_so(
@@ -157,12 +163,12 @@ async def test_a_pod_outside_its_fence_is_shown_so(
 ) -> None:
     """By what its agent found, and not by what was written on it when it started."""
 
-    def found() -> reporting.Report:
+    def outside_report() -> reports.Report:
         first, *rest = report().containers
         outside = msgspec.structs.replace(first, fence="outside")
         return msgspec.structs.replace(report(), containers=(outside, *rest))
 
-    parts = web.Parts(found, lambda: "", metrics.Metrics())
+    parts = web.Parts(outside_report, lambda: "", current_names.Metrics())
     async with test_utils.TestServer(web.application(parts)) as server:
         url = str(server.make_url("/"))
         result = await populated.run(*PROGRAM, "--live", "--agent", url, folder=tmp_path)

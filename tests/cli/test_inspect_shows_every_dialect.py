@@ -11,13 +11,15 @@ import msgspec
 import pytest
 import yaml
 
-from partage.cli.inspect import inspection
+from partage.cli.commands.inspect import inspection
 from partage.core import cards, fleet
-from partage.dialects import base, nodes, pods, t9k
-from partage.scheduler import mirror, units
+from partage.core.problems import Problem
+from partage.dialects import contract, memory_units, nodes, pods
+from partage.dialects.families import t9k
+from partage.scheduler.mirror import mirror
 from tests.cli import fake_cluster
-from tests.cli.fake_cluster import Object, node, pod, shared
-from tests.dialects import making
+from tests.cli.fake_cluster import Object, namespace, node, pod, shared
+from tests.dialects import dialect_pods
 
 GOLDEN = pathlib.Path(__file__).with_name("golden")
 PROGRAM = ("partage", "inspect")
@@ -38,13 +40,13 @@ A100 = cards.Node(name="a100-1", cards=CARDS)
 
 def placed(name: str, limits: Mapping[str, object], *indexes: int) -> Object:
     """A pod on cards of the node of A100s, with what Partage writes on it."""
-    asked = msgspec.convert(pod(name, A100.name, limits, namespace="lab"), pods.Pod)
-    marks = making.marks(making.grant(asked, A100, *indexes), asked, A100)
+    bare_pod = msgspec.convert(pod(name, A100.name, limits, namespace="lab"), pods.Pod)
+    marks = dialect_pods.marks(dialect_pods.grant(bare_pod, A100, *indexes), bare_pod, A100)
     return pod(name, A100.name, limits, annotations=marks.annotations, namespace="lab")
 
 
 def populate(cluster: fake_cluster.Cluster) -> None:
-    """Two nodes with cards and one without; tenants of five dialects, one of them damaged."""
+    """Two nodes with cards and one without; tenants of five dialects, one damaged; a total."""
     cluster.objects[fake_cluster.NODES] = [
         node("t4-1", memory=30, count=2, address="10.0.0.2"),
         node("plain"),
@@ -64,6 +66,10 @@ def populate(cluster: fake_cluster.Cluster) -> None:
     cluster.objects[fake_cluster.CONFIGMAPS] = [
         {"metadata": {"name": "other"}, "data": {"gpus": "0"}},
         {"metadata": {"name": f"unhealthy-gpu-{A100.name}"}, "data": {"gpus": "2, x"}},
+    ]
+    cluster.objects[fake_cluster.NAMESPACES] = [
+        namespace("default"),
+        namespace("lab", cards="8", memory="160Gi"),
     ]
 
 
@@ -91,11 +97,12 @@ async def test_one_node_is_read_alone(
 
     result = await cluster.run(*PROGRAM, "t4-1", "-o", "json", folder=tmp_path)
 
-    found = json.loads(result.out)
+    shown = json.loads(result.out)
     whole = json.loads((GOLDEN / "inspect.json").read_text(encoding="utf-8"))
-    assert found["nodes"] == [each for each in whole["nodes"] if each["name"] == "t4-1"]
-    assert [each["object"] for each in found["problems"]] == ["pod default/lost", "node t4-1"]
-    assert cluster.asked == [
+    assert shown["nodes"] == [row for row in whole["nodes"] if row["name"] == "t4-1"]
+    assert [problem["object"] for problem in shown["problems"]] == ["pod default/lost", "node t4-1"]
+    assert shown["namespaces"] is None  # what its pods have is not all that a namespace has
+    assert cluster.requests == [
         ("/api/v1/nodes/t4-1", ""),
         (fake_cluster.CONFIGMAPS, "metadata.name=unhealthy-gpu-t4-1"),
         *[("/api/v1/pods", "spec.nodeName=t4-1")] * 2,
@@ -115,41 +122,41 @@ async def test_without_cards_there_is_no_table(
     assert result == fake_cluster.Result(0, "", said)
 
 
-def read(*there: Object, tenants: tuple[Object, ...] = ()) -> inspection.Inspection:
+def read(*written_nodes: Object, tenants: tuple[Object, ...] = ()) -> inspection.Inspection:
     """An inspection of some nodes and pods, in the order in which they are read."""
-    known = mirror.Mirror(fleet.standard(), units.Unit(base.Settings()))
-    for each in there:
-        known.nodes.put(msgspec.convert(each, nodes.Node))
-    for each in tenants:
-        known.pods.put(msgspec.convert(each, pods.Pod))
-    return inspection.inspect(known)
+    cluster_mirror = mirror.Mirror(fleet.standard(), memory_units.Unit(contract.Settings()))
+    for item in written_nodes:
+        cluster_mirror.nodes.put(msgspec.convert(item, nodes.Node))
+    for item in tenants:
+        cluster_mirror.pods.put(msgspec.convert(item, pods.Pod))
+    return inspection.inspect(cluster_mirror)
 
 
 def test_cards_that_cannot_be_read_are_a_problem() -> None:
     """The node has no cards then, and the one beside it is shown all the same."""
     broken = node("broken", annotations={nodes.CARDS: "nonsense"})
 
-    found = read(broken, node("fine", memory=15, count=1))
+    inspected = read(broken, node("fine", memory=15, count=1))
 
-    assert [each.name for each in found.nodes] == ["fine"]
-    assert [each.object for each in found.problems] == ["node broken"]
-    assert "partage.dev/cards" in found.problems[0].text
+    assert [shown_node.name for shown_node in inspected.nodes] == ["fine"]
+    assert [problem.object for problem in inspected.problems] == ["node broken"]
+    assert "partage.dev/cards" in inspected.problems[0].text
 
 
 def test_a_card_that_vanished_is_a_problem() -> None:
     """Its tenant still runs, so the node and the pod are named."""
     two = {nodes.CARDS: nodes.encode(CARDS[:2])}
     one = {nodes.CARDS: nodes.encode(CARDS[:1])}
-    known = mirror.Mirror(fleet.standard(), units.Unit(base.Settings()))
-    known.nodes.put(msgspec.convert(node(A100.name, annotations=two), nodes.Node))
-    known.pods.put(msgspec.convert(placed("whole", {"nvidia.com/gpu": 1}, 1), pods.Pod))
-    known.nodes.put(msgspec.convert(node(A100.name, annotations=one), nodes.Node))
+    cluster_mirror = mirror.Mirror(fleet.standard(), memory_units.Unit(contract.Settings()))
+    cluster_mirror.nodes.put(msgspec.convert(node(A100.name, annotations=two), nodes.Node))
+    cluster_mirror.pods.put(msgspec.convert(placed("whole", {"nvidia.com/gpu": 1}, 1), pods.Pod))
+    cluster_mirror.nodes.put(msgspec.convert(node(A100.name, annotations=one), nodes.Node))
 
-    found = inspection.inspect(known)
+    inspected = inspection.inspect(cluster_mirror)
 
-    assert [len(card.tenants) for card in found.nodes[0].cards] == [0]
-    assert found.problems == (
-        inspection.Problem("node a100-1", "card GPU-1 is not there; it was granted to lab/whole"),
+    assert [len(card.tenants) for card in inspected.nodes[0].cards] == [0]
+    assert inspected.problems == (
+        Problem("node a100-1", "card GPU-1 is missing; it was granted to lab/whole"),
     )
 
 
@@ -165,11 +172,11 @@ def test_how_far_a_tenant_keeps_others_away(
     limits: Mapping[str, object], indexes: list[int], kept_away: str
 ) -> None:
     """Not at all, from its card, or from the whole node."""
-    there = node(A100.name, annotations={nodes.CARDS: nodes.encode(CARDS)})
+    a100_node = node(A100.name, annotations={nodes.CARDS: nodes.encode(CARDS)})
 
-    found = read(there, tenants=(placed("p", limits, *indexes),))
+    inspected = read(a100_node, tenants=(placed("p", limits, *indexes),))
 
-    tenants = [card.tenants[0] for card in found.nodes[0].cards[: len(indexes)]]
+    tenants = [card.tenants[0] for card in inspected.nodes[0].cards[: len(indexes)]]
     assert {tenant.exclusive for tenant in tenants} == {kept_away}
     assert not any(tenant.worst_case for tenant in tenants)
 
@@ -179,14 +186,14 @@ def test_too_much_compute_is_a_problem() -> None:
     limits = {f"{QGPU}-core": 60, f"{QGPU}-memory": 2}
     annotations = {nodes.CARDS: nodes.encode(CARDS[:1])}
 
-    found = read(
+    inspected = read(
         node(A100.name, annotations=annotations),
         tenants=(placed("one", limits, 0), placed("other", limits, 0)),
     )
 
-    assert found.nodes[0].cards[0].compute_percent == 120
-    assert found.problems == (
-        inspection.Problem("node a100-1", "card 0: 20 % more compute are granted than it has"),
+    assert inspected.nodes[0].cards[0].compute_percent == 120
+    assert inspected.problems == (
+        Problem("node a100-1", "card 0: 20 % more compute is granted than it has"),
     )
 
 
@@ -203,15 +210,15 @@ async def test_the_unit_of_memory_is_what_most_nodes_count(
 
     result = await cluster.run(*PROGRAM, "-o", "yaml", folder=tmp_path)
 
-    found = yaml.safe_load(result.out)
-    assert [each["object"] for each in found["problems"]] == ["node a-gib (unit)"]
-    text = found["problems"][0]["text"]
+    shown = yaml.safe_load(result.out)
+    assert [problem["object"] for problem in shown["problems"]] == ["node a-gib (unit)"]
+    text = shown["problems"][0]["text"]
     assert text.startswith("it counts aliyun.com/gpu-mem in GiB, and the cluster in MiB; ")
     assert text.endswith("start its agent or plugin with --memory-unit MiB")
-    assert found["nodes"][2]["cards"][0]["used_mib"] == 3072
+    assert shown["nodes"][2]["cards"][0]["used_mib"] == 3072
 
 
-async def test_without_the_right_to_see_sick_cards_the_rest_is_shown(
+async def test_without_the_right_to_see_unhealthy_cards_the_rest_is_shown(
     cluster: fake_cluster.Cluster, tmp_path: pathlib.Path
 ) -> None:
     """It is told as a problem, in the server's words."""
@@ -223,8 +230,38 @@ async def test_without_the_right_to_see_sick_cards_the_rest_is_shown(
 
     lines = result.out.splitlines()
     assert result.code == 0
-    assert f"{said}; cards that are listed there as sick are shown as healthy" in result.out
+    assert f"{said}; cards that are listed there as unhealthy are shown as healthy" in result.out
     assert lines[3].split()[4] == "healthy"
+
+
+async def test_without_the_right_to_see_totals_the_rest_is_shown(
+    cluster: fake_cluster.Cluster, tmp_path: pathlib.Path
+) -> None:
+    """What is not known is null, and a problem says why."""
+    populate(cluster)
+    said = 'namespaces is forbidden: User "jane" cannot list resource "namespaces"'
+    cluster.refused[fake_cluster.NAMESPACES] = (403, "Forbidden", said)
+
+    result = await cluster.run(*PROGRAM, "-o", "json", folder=tmp_path)
+
+    shown = json.loads(result.out)
+    assert (result.code, shown["namespaces"]) == (0, None)
+    told_of = {problem["object"]: problem["text"] for problem in shown["problems"]}
+    assert told_of["namespaces"] == f"{said}; the totals of namespaces are not known here"
+
+
+async def test_a_total_that_cannot_be_read_is_a_problem(
+    cluster: fake_cluster.Cluster, tmp_path: pathlib.Path
+) -> None:
+    """Its namespace is shown with what it has."""
+    populate(cluster)
+    cluster.objects[fake_cluster.NAMESPACES] = [namespace("lab", memory="160GB")]
+
+    result = await cluster.run(*PROGRAM, folder=tmp_path)
+
+    assert "\nlab        4      135168       150%\n" in result.out
+    slip = "partage.dev/most-memory: '160GB' is not a quantity; write 160G (decimal) or 160Gi"
+    assert f"\nnamespace lab                               {slip}" in result.out
 
 
 async def test_what_others_wrote_cannot_move_the_cursor(
@@ -256,3 +293,18 @@ async def test_a_list_that_expired_is_read_again(
     assert result.out == (GOLDEN / "inspect.json").read_text(encoding="utf-8")
     assert not cluster.expiring
     assert not cluster.busy
+
+
+async def test_cards_of_unknown_memory(
+    cluster: fake_cluster.Cluster, tmp_path: pathlib.Path
+) -> None:
+    """How many there are is all that is known, and who has them."""
+    patched = node("patched")
+    patched["status"]["capacity"] = {"nvidia.com/gpu": "1"}
+    cluster.objects[fake_cluster.NODES] = [patched]
+
+    result = await cluster.run(*PROGRAM, folder=tmp_path)
+
+    assert result.out.splitlines()[1].split() == [
+        *("patched", "0", "N/A", "healthy", "N/A", "N/A", "N/A", "0%", "0"),
+    ]

@@ -10,15 +10,15 @@ import sys
 
 import pytest
 
-from partage.cli import cluster_reading
-from partage.kube import credentials
+from partage.cli.cluster import cluster_snapshot
+from partage.kube.auth import credentials
 from tests.cli import fake_cluster
 from tests.cli.fake_cluster import Result
 
 OURS, THEIRS = ("partage", "inspect"), ("kubectl-inspect-gpushare",)
 
 
-def told(ours: Result, theirs: Result) -> tuple[str, str]:
+def messages(ours: Result, theirs: Result) -> tuple[str, str]:
     """What each command says; the second one the original's way, on stdout, without a newline."""
     assert (ours.code, ours.out) == (1, "")
     assert ours.err.startswith("partage: ")
@@ -32,7 +32,7 @@ def told(ours: Result, theirs: Result) -> tuple[str, str]:
 async def alone(*arguments: str, **environ: str) -> tuple[str, str]:
     """What both say without any cluster."""
     runs = (fake_cluster.run(*program, *arguments, environ=environ) for program in (OURS, THEIRS))
-    return told(*await asyncio.gather(*runs))
+    return messages(*await asyncio.gather(*runs))
 
 
 async def asking(
@@ -40,7 +40,7 @@ async def asking(
 ) -> tuple[str, str]:
     """What both say of a cluster."""
     runs = (cluster.run(*program, *arguments, folder=folder) for program in (OURS, THEIRS))
-    return told(*await asyncio.gather(*runs))
+    return messages(*await asyncio.gather(*runs))
 
 
 async def test_no_kubeconfig(tmp_path: pathlib.Path) -> None:
@@ -61,11 +61,11 @@ def test_the_persons_own_kubeconfig_counts_before_a_pods_account(
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
     monkeypatch.setattr(credentials, "_in_cluster", lambda *_: True)
 
-    with pytest.raises(cluster_reading.CannotRead, match=f"{tmp_path}/.kube/config"):
-        cluster_reading.read(_nothing, kubeconfig=None, context=None, node="")
+    with pytest.raises(cluster_snapshot.CannotRead, match=f"{tmp_path}/.kube/config"):
+        cluster_snapshot.read(_nothing, kubeconfig=None, context=None, node="")
 
 
-async def _nothing(_: cluster_reading.Cluster) -> None:
+async def _nothing(_: cluster_snapshot.Cluster) -> None:
     """Work that is never begun."""
 
 
@@ -134,7 +134,7 @@ async def test_a_node_that_is_not_there(
 
     assert ours == f"partage: there is no node '{name}'; 'kubectl get nodes' lists them"
     assert theirs == f'Failed due to nodes "{name}" not found'
-    assert {path for path, _ in cluster.asked} <= {f"/api/v1/nodes/{name}"}
+    assert {path for path, _ in cluster.requests} <= {f"/api/v1/nodes/{name}"}
 
 
 async def test_whatever_answers_is_no_api_server(
@@ -174,7 +174,7 @@ async def test_a_wrong_flag(
 def test_nothing_slow_is_imported_before_it_is_needed() -> None:
     """Help and completion answer at once."""
     code = (
-        "import sys, partage.cli.commands, partage.cli.kubectl_inspect_gpushare;"
+        "import sys, partage.cli.command_group, partage.cli.commands.kubectl_inspect_gpushare;"
         "sys.exit(bool({'aiohttp', 'rich', 'prometheus_client'} & set(sys.modules)))"
     )
 

@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterator
 import msgspec
 import pytest
 
-from partage.cli import ps, ps_rows
-from partage.cli.top import drawing, grid, pages
-from partage.fence import tallies
-from partage.local import views
+from partage.cli.commands import ps
+from partage.cli.display import drawing, machine_page, pages, table_cells
+from partage.core.problems import Problem
+from partage.fence import usage_rows
+from partage.local.view import views
 from tests.cli import fake_cluster, ps_views, top_terminals
 
 
@@ -31,8 +32,8 @@ class Machine:
         passed_ns = int(self.waited_s * 1e9)
         counters = {"busy_ns": passed_ns * 3 // 10, "throttled_ns": passed_ns * 3 // 2}
         tenants = (
-            each if each.busy_ns is None else msgspec.structs.replace(each, **counters)
-            for each in self._view.tenants
+            tenant if tenant.busy_ns is None else msgspec.structs.replace(tenant, **counters)
+            for tenant in self._view.tenants
         )
         taken_ns = self._view.taken_ns + passed_ns
         return msgspec.structs.replace(self._view, tenants=tuple(tenants), taken_ns=taken_ns)
@@ -68,7 +69,7 @@ def test_everything_at_once(shown: Shown) -> None:
         ),
         waiting=(ps_views.waiting(),),
         foreign=(ps_views.foreign(),),
-        problems=(views.Problem("program whole", "its fence is damaged"),),
+        problems=(Problem("program whole", "its fence is damaged"),),
     )
 
     heading, cards, tenants, queue, foreign, problems = shown(view)
@@ -116,9 +117,9 @@ def test_the_table_has_room_in_80_columns(where: str) -> None:
         waiting=(ps_views.waiting("waits-for-a-card", user="longuser"),),
         foreign=(ps_views.foreign(user="longuser", command="python -m ipykernel_launcher"),),
     )
-    rates = {each.key: tallies.Rate(100.0, 0.0) for each in tenants}
+    rates = {tenant.key: usage_rows.Rate(100.0, 0.0) for tenant in tenants}
 
-    page = ps_rows.page(view, rates, pages.Form.NARROW)
+    page = machine_page.page(view, rates, pages.Form.NARROW)
     written = drawing.plain(page) if where == "in a pipe" else drawn(page)
 
     assert all(name in written for name in names)
@@ -140,7 +141,7 @@ def test_wide_tells_more(shown: Shown) -> None:
         "wide",
     )
 
-    assert cards[0].split() == [*ps_rows.CARD, *ps_rows.CARD_WIDE]
+    assert cards[0].split() == [*machine_page.CARD, *machine_page.CARD_WIDE]
     assert cards[1].split() == [
         *("0", "Tesla", "T4", "healthy", "0%", "0", "0", "16384", "16384", "0%", "0%", "0"),
         *("0", "40C", ps_views.FIRST),
@@ -148,7 +149,7 @@ def test_wide_tells_more(shown: Shown) -> None:
     assert tenants[1].split()[:10] == [
         *("train", "alice", "0", "4096", "3900", "4096", "30%", "30%", "hook", "5m30s")
     ]
-    assert tenants[0].split()[-10:] == list(ps_rows.TENANT_WIDE)
+    assert tenants[0].split()[-10:] == list(machine_page.TENANT_WIDE)
     assert tenants[1].split()[-11:] == [
         *("4711", "0", "2", "fixed", "2", "150%", "partage", "token-of-train", ps_views.FIRST),
         *("python", "train.py"),
@@ -201,14 +202,14 @@ def test_two_looks_are_half_a_second_apart() -> None:
     assert (machine.taken, machine.waited_s) == (2, 0.5)
 
 
-def test_a_sick_card_is_a_problem_told_once(shown: Shown) -> None:
+def test_an_unhealthy_card_is_a_problem_told_once(shown: Shown) -> None:
     """Though its card says it and the list of problems says it too."""
-    sick = ps_views.card(1, healthy=False, reason="Xid 79")
-    view = ps_views.view(cards=(sick,), problems=(views.Problem("card 1", "Xid 79"),))
+    unhealthy = ps_views.card(1, healthy=False, reason="Xid 79")
+    view = ps_views.view(cards=(unhealthy,), problems=(Problem("card 1", "Xid 79"),))
 
     _, cards, problems = shown(view)
 
-    assert "sick" in cards[1]
+    assert "unhealthy" in cards[1]
     assert problems[1:] == ["card 1  Xid 79"]
 
 
@@ -231,7 +232,7 @@ def test_names_of_others_do_not_move_the_cursor(shown: Shown) -> None:
 )
 def test_ages_are_told_as_kubectl_does(seconds: float, text: str) -> None:
     """Two units where the smaller one matters."""
-    assert grid.age(seconds).text == text
+    assert table_cells.age(seconds).text == text
 
 
 @pytest.mark.parametrize(
@@ -245,7 +246,7 @@ def test_compute_is_told_as_it_was_asked(
     mode: str, percent: int, ceiling: int | None, text: str
 ) -> None:
     """With its ceiling, where it has one."""
-    assert grid.asked(mode, percent, ceiling).text == text
+    assert table_cells.asked(mode, percent, ceiling).text == text
 
 
 @pytest.mark.parametrize(
@@ -259,7 +260,7 @@ def test_what_one_got_stands_before_what_one_asked(
     got_percent: float | None, mode: str, text: str
 ) -> None:
     """With one unit; alone where nothing was counted, or no number was asked for."""
-    assert grid.got(got_percent, grid.asked(mode, 30, 80)).text == text
+    assert table_cells.got(got_percent, table_cells.asked(mode, 30, 80)).text == text
 
 
 @pytest.mark.parametrize(
@@ -271,7 +272,7 @@ def test_what_one_got_stands_before_what_one_asked(
 )
 def test_sizes_are_short(amount_mib: int | None, text: str) -> None:
     """And say their unit."""
-    assert grid.rounded(grid.number(amount_mib)).text == text
+    assert table_cells.rounded(table_cells.number(amount_mib)).text == text
 
 
 @pytest.fixture
@@ -286,8 +287,8 @@ def terminal(tmp_path: pathlib.Path) -> Iterator[Callable[..., top_terminals.Ter
         return made[-1]
 
     yield start
-    for each in made:
-        each.close()
+    for opened in made:
+        opened.close()
 
 
 def _machine(folder: pathlib.Path) -> dict[str, str]:
@@ -337,10 +338,10 @@ async def test_the_command_in_a_pipe(tmp_path: pathlib.Path) -> None:
 
 def test_a_bar_is_as_full_as_the_card() -> None:
     """And as grave; without a size there is none."""
-    cells = [grid.bar(amount, 100) for amount in (None, 0, 59, 60, 89, 90, 120)]
+    cells = [table_cells.bar(amount, 100) for amount in (None, 0, 59, 60, 89, 90, 120)]
 
-    faint, good = grid.Tone.FAINT, grid.Tone.GOOD
-    warning, bad = grid.Tone.WARNING, grid.Tone.BAD
+    faint, good = table_cells.Tone.FAINT, table_cells.Tone.GOOD
+    warning, bad = table_cells.Tone.WARNING, table_cells.Tone.BAD
     assert [cell.tone for cell in cells] == [faint, good, good, warning, warning, bad, bad]
     assert [cell.part for cell in cells] == [None, 0, 0.59, 0.6, 0.89, 0.9, 1.2]
-    assert grid.bar(5, 0).text == grid.UNKNOWN
+    assert table_cells.bar(5, 0).text == table_cells.UNKNOWN

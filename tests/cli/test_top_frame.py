@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich import cells, text
 
-from partage.cli import ps_rows
-from partage.cli.top import drawing, frames, history, steering
-from partage.local import views
+from partage.cli.commands.top import frames, history, key_actions
+from partage.cli.display import drawing, machine_page
+from partage.core.problems import Problem
+from partage.local.view import views
 from tests.cli import ps_views
 
 UTF8, ASCII = drawing.Pen("utf-8"), drawing.Pen("ascii")
@@ -23,14 +24,14 @@ def machine(tenants: int, waiting: int = 0) -> views.View:
     return ps_views.view(
         *(ps_views.tenant(f"tenant-{i:03}", granted_at=i) for i in range(tenants)),
         waiting=tuple(ps_views.waiting(f"waiter-{i:03}", place=i + 1) for i in range(waiting)),
-        problems=(views.Problem("driver", "long " * 50),),
+        problems=(Problem("driver", "long " * 50),),
     )
 
 
 def drawn(view: views.View, size: frames.Size, *, offset: int = 0, **state: Any) -> frames.Frame:
     """A frame of a machine."""
-    page = ps_rows.page(view, {})
-    settled = steering.settled(steering.State(**state), page)
+    page = machine_page.page(view, {})
+    settled = key_actions.settled(key_actions.State(**state), page)
     return frames.frame(page, settled, size, UTF8, offset=offset)
 
 
@@ -50,7 +51,7 @@ def test_who_is_selected_is_seen(
 ) -> None:
     """On any terminal, from wherever the screen was scrolled to; no line is too long."""
     view = machine(tenants, waiting)
-    keys = [line.key for line in ps_rows.page(view, {}).selectable]
+    keys = [line.key for line in machine_page.page(view, {}).selectable]
     selected = data.draw(st.sampled_from([None, *keys]))
 
     frame = drawn(view, size, offset=offset, selected=selected)
@@ -70,7 +71,7 @@ def test_who_is_selected_is_seen(
 def test_scrolling_is_no_further_than_needed(
     offset: int, height: int, total: int, data: st.DataObject
 ) -> None:
-    """The screen is full if there is enough; who is seen below the first line stays where he is."""
+    """The screen is full if there is enough; a row seen below the first line stays where it is."""
     selected = data.draw(st.integers(0, total - 1))
 
     at = frames.scrolled(offset, height, total, (selected, selected), selected)
@@ -84,7 +85,7 @@ def test_scrolling_is_no_further_than_needed(
 def test_the_ends_show_what_is_beyond() -> None:
     """The cards above the first tenant, the problems below the last."""
     view, size = machine(30), frames.Size(100, 10)
-    first, *_, last = [line.key for line in ps_rows.page(view, {}).selectable]
+    first, *_, last = [line.key for line in machine_page.page(view, {}).selectable]
 
     assert words(drawn(view, size, selected=first, offset=20))[1].startswith("CARD")
     assert words(drawn(view, size, selected=last))[-2].startswith("driver")
@@ -93,7 +94,7 @@ def test_the_ends_show_what_is_beyond() -> None:
 def test_columns_keep_their_names() -> None:
     """When the header is scrolled away it stands in for the first line."""
     view, size = machine(30), frames.Size(100, 10)
-    keys = [line.key for line in ps_rows.page(view, {}).selectable]
+    keys = [line.key for line in machine_page.page(view, {}).selectable]
 
     frame = drawn(view, size, selected=keys[15])
 
@@ -102,14 +103,14 @@ def test_columns_keep_their_names() -> None:
     assert words(frame)[-2].startswith("tenant-015")
 
 
-@given(SIZES, st.sampled_from(steering.Mode))
-def test_ascii_is_all_that_some_have(size: frames.Size, mode: steering.Mode) -> None:
+@given(SIZES, st.sampled_from(key_actions.Mode))
+def test_ascii_is_all_that_some_have(size: frames.Size, mode: key_actions.Mode) -> None:
     """Bars, arrows, history and the names of others."""
     view = ps_views.view(ps_views.tenant("tr\u00e4in"), node="h\u00f4te")
-    page = ps_rows.page(view, {})
+    page = machine_page.page(view, {})
     seen = history.History()
     seen.add(page)
-    state = steering.State(mode=mode, column=2, wanted="\u00e4")
+    state = key_actions.State(mode=mode, column=2, filter="\u00e4")
 
     frame = frames.frame(seen.shown(page), state, size, ASCII)
 
@@ -128,9 +129,9 @@ def test_wide_characters_keep_the_columns() -> None:
 
 def test_the_heading_says_that_cards_are_simulated() -> None:
     """Where even a small terminal shows it, with the moment and what is wrong."""
-    page = ps_rows.page(ps_views.view(simulated=True), {})
+    page = machine_page.page(ps_views.view(simulated=True), {})
 
-    frame = frames.frame(page, steering.State(), frames.Size(200, 9), UTF8, trouble="lost")
+    frame = frames.frame(page, key_actions.State(), frames.Size(200, 9), UTF8, trouble="lost")
 
     assert words(frame)[0].startswith("lab-1  2 cards (simulated)")
     assert words(frame)[0].endswith(" (old: lost)")
@@ -146,9 +147,9 @@ def test_nobody_there_is_said() -> None:
 @pytest.mark.parametrize(
     ("state", "bottom"),
     [
-        ({}, "h help  q quits  [ ] move the table"),
-        ({"wanted": "tr"}, "h help  q quits  [ ] move the table  only /tr"),
-        ({"mode": steering.Mode.FILTERING, "wanted": "tr"}, "/tr_"),
+        ({}, "h help  q quit  [ ] move the table"),
+        ({"filter": "tr"}, "h help  q quit  [ ] move the table  only /tr"),
+        ({"mode": key_actions.Mode.FILTERING, "filter": "tr"}, "/tr_"),
         ({"said": "sent\x1b[2J"}, "sent?[2J"),
     ],
 )
@@ -162,7 +163,7 @@ def test_a_table_with_room_is_not_moved() -> None:
     frame = drawn(ps_views.view(ps_views.tenant()), frames.Size(200, 20), aside=80)
 
     assert frame.aside == 0
-    assert words(frame)[-1] == "h help  q quits"
+    assert words(frame)[-1] == "h help  q quit"
     assert any(line.startswith("NAME") for line in words(frame))
 
 
@@ -192,9 +193,9 @@ def test_half_a_character_is_a_blank() -> None:
 
 def test_help_tells_every_key() -> None:
     """In place of the page, and whole on a usual terminal."""
-    frame = drawn(machine(1), frames.Size(80, 24), mode=steering.Mode.HELPING)
+    frame = drawn(machine(1), frames.Size(80, 24), mode=key_actions.Mode.HELPING)
 
-    for keys, what in steering.HELP:
+    for keys, what in key_actions.HELP:
         assert any(line.startswith(keys) and line.endswith(what) for line in words(frame))
 
 
@@ -202,7 +203,7 @@ def test_history_is_what_was_seen() -> None:
     """Of each card, the newest last; bars and history come first, for small terminals."""
     seen = history.History()
     for percent in (0, 50, None, 100):
-        page = ps_rows.page(
+        page = machine_page.page(
             ps_views.view(cards=(ps_views.card(0, utilization_percent=percent),)), {}
         )
         seen.add(page)
@@ -210,7 +211,7 @@ def test_history_is_what_was_seen() -> None:
     shown = seen.shown(page).cards
 
     assert shown.header[:4] == ("CARD", "MEMORY", "COMPUTE", "LATELY")
-    assert sorted(shown.header) == sorted((*ps_rows.CARD, "LATELY"))
+    assert sorted(shown.header) == sorted((*machine_page.CARD, "LATELY"))
     assert UTF8.trend(shown.lines[0].cells[3].trend) == "▁▅ █"
     assert ASCII.trend(shown.lines[0].cells[3].trend) == "_+ #"
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partage.cli.top import keyboard
+from partage.cli.commands.top import keyboard
 
 SENT = [
     *((b"\x1b[A", "up"), (b"\x1b[B", "down"), (b"\x1b[C", "right"), (b"\x1b[D", "left")),
@@ -63,15 +63,15 @@ def test_a_sequence_without_end_is_not_waited_for() -> None:
 @given(st.lists(st.sampled_from(SENT)), st.lists(st.integers(0, 200), max_size=20))
 def test_pieces_are_the_same_keys(pressed: list[tuple[bytes, str]], cuts: list[int]) -> None:
     """However the bytes arrive."""
-    sent = b"".join(each for each, _ in pressed)
+    sent = b"".join(sequence for sequence, _ in pressed)
     at = sorted({0, len(sent), *(cut for cut in cuts if cut < len(sent))})
 
-    found, left = [], b""
+    decoded_keys, left = [], b""
     for start, stop in itertools.pairwise(at):
         keys, left = keyboard.decoded(left + sent[start:stop], final=False)
-        found += keys
+        decoded_keys += keys
 
-    assert (found, left) == ([key for _, key in pressed], b"")
+    assert (decoded_keys, left) == ([key for _, key in pressed], b"")
 
 
 @given(st.binary(max_size=100))

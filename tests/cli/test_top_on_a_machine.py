@@ -56,7 +56,7 @@ class Machine:
             capture_output=True,
             check=True,
         )
-        return [each["name"] for each in json.loads(done.stdout)["tenants"]]
+        return [tenant["name"] for tenant in json.loads(done.stdout)["tenants"]]
 
     def top(self, *, size: tuple[int, int] = (160, 30), **more: str) -> Terminal:
         """``partage top``."""
@@ -274,7 +274,7 @@ def test_a_terminal_that_cannot_move_its_cursor(machine: Machine) -> None:
 def test_signals_give_the_terminal_back(
     machine: Machine, number: signal.Signals, code: int
 ) -> None:
-    """Whoever ends it does not leave a terminal without an echo behind."""
+    """However it is ended, it leaves no terminal without an echo behind."""
     terminal = machine.top()
     terminal.frame_with("nobody waits")
     terminal.running.send_signal(number)
@@ -303,10 +303,11 @@ def test_being_stopped_gives_the_terminal_back_for_a_while(machine: Machine) -> 
 
 _BROKEN = """
 from rich import console
-from partage.cli.top import looks, screen
+from partage.cli.commands.top import screen
+from partage.cli.display import snapshots
 from tests.cli import ps_views
 views = iter([ps_views.view()])
-screen.show(looks.of_machine(lambda: next(views)), console.Console())
+screen.show(snapshots.of_machine(lambda: next(views)), console.Console())
 """
 
 

@@ -18,10 +18,12 @@ import pytest_asyncio
 from aiohttp import test_utils
 from aiohttp import web as aiohttp_web
 
-from partage.agent import metrics, reporting, web
-from partage.fence import limits
-from tests.agent import reported
-from tests.agent.reported import FIRST, MIB, SECOND
+from partage.agent import reports, web
+from partage.agent.metrics import current_names
+from partage.core.problems import Problem
+from partage.fence.store import limits
+from tests.agent import node_reports
+from tests.agent.node_reports import FIRST, MIB, SECOND
 from tests.cli import fake_cluster, top_terminals
 from tests.native import fenced
 
@@ -30,12 +32,12 @@ class Agent:
     """An agent whose container gets 30 % of a card's time, and waits for half of it."""
 
     def __init__(self) -> None:
-        self.problems: tuple[reporting.Problem, ...] = ()
+        self.problems: tuple[Problem, ...] = ()
 
-    def report(self) -> reporting.Report:
+    def report(self) -> reports.Report:
         """At this moment."""
         now_ns = time.time_ns()
-        works = reported.card_usage(
+        works = node_reports.card_usage(
             used_bytes=3900 * MIB,
             peak_bytes=4096 * MIB,
             refused=2,
@@ -43,14 +45,16 @@ class Agent:
             throttled_ns=now_ns // 2,
             launches=10,
         )
-        train = reported.container(reported.share(compute_percent=30))
-        whole = reported.container(reported.share(SECOND, 24576, exclusive=True), name="all\x1b[2J")
-        return reported.report(
-            *reported.granted("train", train, fence="hook", tenant="t"),
-            *reported.granted("whole", whole),
-            used=reported.used("t", works),
-            measured={FIRST: reporting.Measured(used_mib=4100, utilization_percent=31)},
-            sick={SECOND: "Xid 79: it has fallen off the bus"},
+        train = node_reports.container(node_reports.share(compute_percent=30))
+        whole = node_reports.container(
+            node_reports.share(SECOND, 24576, exclusive=True), name="all\x1b[2J"
+        )
+        return node_reports.report(
+            *node_reports.granted("train", train, fence="hook", tenant="t"),
+            *node_reports.granted("whole", whole),
+            used=node_reports.used("t", works),
+            measured={FIRST: reports.Measured(used_mib=4100, utilization_percent=31)},
+            unhealthy={SECOND: "Xid 79: it has fallen off the bus"},
             taken_ns=now_ns,
             problems=self.problems,
         )
@@ -59,7 +63,7 @@ class Agent:
 @pytest_asyncio.fixture
 async def agent() -> AsyncIterator[str]:
     """The address of an agent."""
-    parts = web.Parts(Agent().report, lambda: "", metrics.Metrics())
+    parts = web.Parts(Agent().report, lambda: "", current_names.Metrics())
     async with test_utils.TestServer(web.application(parts)) as server:
         yield str(server.make_url("/"))
 
@@ -86,7 +90,7 @@ async def test_cards_and_containers_of_an_agent(agent: str) -> None:
         *("0", "Tesla", "T4", "healthy", "25%", "4100", "4096", "16384", "31%", "30%", "1")
     ]
     assert cards[2].split() == [
-        *("1", "N/A", "sick", "N/A", "N/A", "24576", "24576", "N/A", "0%", "1")
+        *("1", "N/A", "unhealthy", "N/A", "N/A", "24576", "24576", "N/A", "0%", "1")
     ]
     assert containers[0].split() == [
         *("CARD", "NAMESPACE", "POD", "CONTAINER", "ASKED(MiB)", "USED(MiB)", "PEAK(MiB)"),
@@ -106,9 +110,9 @@ async def test_json_is_the_report_with_rates(agent: str) -> None:
     """For programs: in bytes and nanoseconds, and what was got in the last second."""
     result = await top("-o", "json", "--agent", agent)
 
-    found = json.loads(result.out)
-    assert (found["kind"], found["node"]) == ("Report", reported.NODE)
-    train, whole = found["containers"]
+    report = json.loads(result.out)
+    assert (report["kind"], report["node"]) == ("Report", node_reports.NODE)
+    train, whole = report["containers"]
     assert (train["used_bytes"], train["refused"], train["fence"]) == (3900 * MIB, 2, "hook")
     assert train["got_percent"] == pytest.approx(30)
     assert train["throttled_percent"] == pytest.approx(50)
@@ -127,17 +131,17 @@ async def test_tenants_of_a_folder_without_an_agent(machine: fenced.Machine) -> 
     tenant = machine.tenant("job-17", mode=limits.Mode.FIXED, share_millionths=400_000)
     other = machine.tenant("job-18", cards=(1,), memory_bytes=limits.NO_QUOTA)
     process = tenant.started()
-    process("from timing import *")
+    process("from timed_kernels import *")
     process("alloc(100 * MIB)")
     assert process.code("alloc(2 * GIB)") == fenced.OUT_OF_MEMORY
     process.tell("[launch(1000, blocks=100) for _ in range(20000)]; call('cuCtxSynchronize')")
 
     result = await top("-o", "json", "--root", machine.root.path, **machine.environment)
 
-    found = json.loads(result.out)
-    assert [card["used_mib"] for card in found["cards"]] == [356, 0]
-    assert [card["granted_mib"] for card in found["cards"]] == [1024, 0]
-    mine, idle = found["containers"]
+    report = json.loads(result.out)
+    assert [card["used_mib"] for card in report["cards"]] == [356, 0]
+    assert [card["granted_mib"] for card in report["cards"]] == [1024, 0]
+    mine, idle = report["containers"]
     assert (mine["uid"], mine["pod"], mine["index"], mine["memory_mib"]) == ("job-17", "", 0, 1024)
     assert (mine["used_bytes"] // MIB, mine["refused"]) == (356, 1)  # and half a KiB of code
     assert 0 < mine["got_percent"] < 60  # of 40, and what a late launch may make up for
@@ -165,9 +169,13 @@ async def test_a_folder_is_shown_where_no_driver_is(machine: fenced.Machine) -> 
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
-        (["--agent", "localhost:9437"], 2, "localhost:9437 is no address of an agent; write one"),
-        (["--agent", "http://127.0.0.1:1"], 1, "at http://127.0.0.1:1: Connection refused; see"),
-        (["--root", "/nowhere"], 1, "/nowhere is no folder of fences (No such file or directory)"),
+        (["--agent", "localhost:9437"], 2, "localhost:9437 is not an HTTP address; write one"),
+        (["--agent", "http://127.0.0.1:1"], 1, "at http://127.0.0.1:1: Connection refused; check"),
+        (
+            ["--root", "/nowhere"],
+            1,
+            "/nowhere is not a folder of fences (No such file or directory)",
+        ),
         (["-o", "xml"], 2, "'xml' is not one of"),
     ],
 )
@@ -183,10 +191,10 @@ async def test_what_cannot_be_shown_is_one_line(arguments: list[str], code: int,
 @pytest.mark.parametrize(
     ("status", "body", "says"),
     [
-        (404, "no", "it answers 404: no;"),
-        (200, "<html>", "what answers is no agent of Partage"),
-        (200, '{"kind": "Report"}', "what answers is no agent of Partage"),
-        (503, "the folder is gone", "it answers 503: the folder is gone;"),
+        (404, "no", "the server answers 404: no;"),
+        (200, "<html>", "the server there is not an agent of Partage"),
+        (200, '{"kind": "Report"}', "the server there is not an agent of Partage"),
+        (503, "the folder is gone", "the server answers 503: the folder is gone;"),
     ],
 )
 async def test_whoever_else_answers_is_told_apart(status: int, body: str, says: str) -> None:
@@ -251,21 +259,21 @@ def _keyed(agent: str) -> list[str]:
     with contextlib.closing(_terminal("--agent", agent)) as terminal:
         terminal.frame_with("train", "whole")
         terminal.press(b"K")
-        terminal.frame_with("nothing is selected")
+        terminal.frame_with("no program is selected")
         terminal.press(b"\x1b[B")
         terminal.selected_until("train")
         terminal.press(b"K")
-        told = terminal.frame_with("`kubectl delete pod` ends it")
+        frame = terminal.frame_with("`kubectl delete pod` ends it")
         terminal.press(b"q")
         assert terminal.end() == 0, terminal.said
-        return told
+        return frame
 
 
 async def test_a_pod_is_not_signalled_from_here(agent: str) -> None:
-    """Its containers may be on another node; who asks for it is told what to do."""
-    told = await asyncio.to_thread(_keyed, agent)
+    """Its containers may be on another node; the user is told what to do."""
+    frame = await asyncio.to_thread(_keyed, agent)
 
-    assert top_terminals.bare(told[-1]).startswith("train is a pod, and is not signalled from here")
+    assert top_terminals.bare(frame[-1]).startswith("train is a pod; `kubectl delete pod` ends it")
 
 
 async def test_an_agent_that_goes_away_is_waited_for() -> None:
@@ -278,7 +286,7 @@ async def test_an_agent_that_goes_away_is_waited_for() -> None:
         return aiohttp_web.Response(body=msgspec.json.encode(Agent().report()))
 
     app = aiohttp_web.Application()
-    app.router.add_get(reporting.PATH, answer)
+    app.router.add_get(reports.PATH, answer)
     async with test_utils.TestServer(app) as server:
         terminal = await asyncio.to_thread(_terminal, "--agent", server.make_url("/"))
         await asyncio.to_thread(terminal.until, "train")

@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterator
 import msgspec
 import pytest
 
-from partage.cli.top import members, pages, signals
+from partage.cli.commands.top import signal_targets, signals
+from partage.cli.display import pages
 from tests import leaving_out
 
 TIMEOUT_S = 30
@@ -124,8 +125,8 @@ def test_whoever_only_looks_at_a_lease_is_not_its_tenant(
     reader = started(pass_fds=(looking,))
     os.close(looking)
 
-    assert not members.belongs(reader.pid, target)
-    with pytest.raises(signals.CannotSignal, match="no process of train is known"):
+    assert not signal_targets.belongs(reader.pid, target)
+    with pytest.raises(signals.CannotSignal, match="no process of train can be seen"):
         aimed(target, processes=(reader.pid,))
     assert reader.poll() is None
 
@@ -214,7 +215,8 @@ def test_no_handle_is_left_open(started: Started, target: pages.Target) -> None:
 
 _AS_NOBODY = """
 import os, signal, sys, time
-from partage.cli.top import pages, signals
+from partage.cli.commands.top import signals
+from partage.cli.display import pages
 os.setresuid({nobody}, {nobody}, {nobody})
 target = pages.Target(name="train", user="root", uid=0, pid=int(sys.argv[1]), processes=(),
                           since=time.time(), lease="/nowhere")
@@ -235,9 +237,7 @@ def test_somebody_elses_program_is_told_to_be_so(started: Started) -> None:
         check=True,
     )
 
-    said = (
-        f"SIGKILL to train: pid {program.pid}: it is not yours to signal; ask its user, or use sudo"
-    )
+    said = f"SIGKILL to train: pid {program.pid}: it belongs to another user; ask them, or use sudo"
     assert done.stdout.strip() == said
     assert program.poll() is None
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partage.cli import ps_rows
-from partage.cli.top import pages, steering
-from partage.cli.top.steering import Act, Mode, State
-from partage.local import views
+from partage.cli.commands.top import key_actions
+from partage.cli.commands.top.key_actions import Act, Mode, State
+from partage.cli.display import machine_page, pages
+from partage.local.view import views
 from tests.cli import ps_views
 from tests.cli.ps_views import MIB
 
@@ -28,28 +28,28 @@ def page(*names: str, waiting: tuple[views.WaitingView, ...] = ()) -> pages.Page
         ps_views.tenant(name, used_bytes=i * MIB, granted_at=ps_views.NOW_S - i)
         for i, name in enumerate(names)
     )
-    return ps_rows.page(ps_views.view(*tenants, waiting=waiting), {})
+    return machine_page.page(ps_views.view(*tenants, waiting=waiting), {})
 
 
 def after(keys: list[str], shown: pages.Page, state: State | None = None) -> State:
-    """The state after these keys, none of which does anything to the world."""
+    """The state after these keys, none of which acts on a program."""
     state = state or State()
     for key in keys:
-        seen = steering.shown(state, shown)
-        state, act = steering.pressed(steering.settled(state, seen), key, seen, LEAP)
+        seen = key_actions.shown(state, shown)
+        state, act = key_actions.pressed(key_actions.settled(state, seen), key, seen, LEAP)
         assert act is Act.NOTHING
-    return steering.settled(state, steering.shown(state, shown))
+    return key_actions.settled(state, key_actions.shown(state, shown))
 
 
 def chosen(state: State, shown: pages.Page) -> str | None:
     """The name of whom is selected."""
-    line = steering.selected(state, steering.shown(state, shown))
+    line = key_actions.selected(state, key_actions.shown(state, shown))
     return line.cells[0].text if line else None
 
 
 def names(state: State, shown: pages.Page) -> list[str]:
     """The tenants as they are shown."""
-    return [line.cells[0].text for line in steering.shown(state, shown).tenants.lines]
+    return [line.cells[0].text for line in key_actions.shown(state, shown).tenants.lines]
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_arrows_move(keys: list[str], name: str | None) -> None:
 
 
 def test_the_queue_comes_after_the_tenants() -> None:
-    """Who waits can be selected too, and so can be reached on a small screen."""
+    """Programs that wait can be selected too, and so can be reached on a small screen."""
     shown = page("a", waiting=(ps_views.waiting("later"),))
 
     state = after(["down", "down"], shown)
@@ -79,17 +79,17 @@ def test_the_queue_comes_after_the_tenants() -> None:
 
 
 def test_who_is_selected_stays_selected() -> None:
-    """Whoever comes, goes, or is sorted elsewhere."""
+    """Whichever program comes, goes, or is sorted elsewhere."""
     state = after(["down", "down"], page(*NAMES))
     for more in (page("x", *NAMES), page("c"), page(*reversed(NAMES))):
-        assert chosen(steering.settled(state, more), more) == "c"
+        assert chosen(key_actions.settled(state, more), more) == "c"
     assert chosen(after(["right", "r"], page(*NAMES), state), page(*NAMES)) == "c"
 
 
 def test_the_selection_goes_with_whom_it_was() -> None:
-    """No neighbour is selected in his place; the next arrow goes on from there."""
+    """No neighbour is selected in its place; the next arrow goes on from there."""
     less = page("a", "b", "d")
-    state = steering.settled(after(["down", "down"], page(*NAMES)), less)
+    state = key_actions.settled(after(["down", "down"], page(*NAMES)), less)
 
     assert chosen(state, less) is None
     assert chosen(after(["down"], less, state), less) == "b"
@@ -104,10 +104,10 @@ def test_nobody_to_select() -> None:
 def test_columns_to_sort_by_go_round() -> None:
     """One more than there are: the order in which they come is one of them."""
     shown = page(*NAMES)
-    columns = [after(["right"] * i, shown).column for i in range(len(ps_rows.TENANT) + 2)]
+    columns = [after(["right"] * i, shown).column for i in range(len(machine_page.TENANT) + 2)]
 
-    assert columns == [-1, *range(len(ps_rows.TENANT)), -1]
-    assert after(["left"], shown).column == len(ps_rows.TENANT) - 1
+    assert columns == [-1, *range(len(machine_page.TENANT)), -1]
+    assert after(["left"], shown).column == len(machine_page.TENANT) - 1
     assert after([".", "right", ",", "left"], shown).column == -1
 
 
@@ -121,7 +121,7 @@ def test_columns_to_sort_by_go_round() -> None:
 def test_numbers_begin_with_the_largest_and_names_with_a(column: str, order: str) -> None:
     """Until somebody reverses it."""
     shown = page(*NAMES)
-    state = after(["right"] * (ps_rows.TENANT.index(column) + 1), shown)
+    state = after(["right"] * (machine_page.TENANT.index(column) + 1), shown)
 
     assert names(state, shown) == list(order)
     if column != "USER":
@@ -143,23 +143,23 @@ def test_brackets_move_the_table(keys: list[str], aside: int) -> None:
 def test_what_nobody_can_tell_is_sorted_last() -> None:
     """In either direction."""
     view = ps_views.view(ps_views.untold("a"), ps_views.tenant("b"), ps_views.tenant("c"))
-    shown = ps_rows.page(view, {})
-    state = after(["right"] * (ps_rows.TENANT.index("USED(MiB)") + 1), shown)
+    shown = machine_page.page(view, {})
+    state = after(["right"] * (machine_page.TENANT.index("USED(MiB)") + 1), shown)
 
     assert names(state, shown)[-1] == "a"
     assert names(after(["r"], shown, state), shown)[-1] == "a"
 
 
-@given(st.permutations(NAMES), st.integers(-1, len(ps_rows.TENANT) - 1), st.booleans())
+@given(st.permutations(NAMES), st.integers(-1, len(machine_page.TENANT) - 1), st.booleans())
 def test_sorting_loses_nobody(order: list[str], column: int, descending: bool) -> None:
     """And keeps the columns."""
     shown = page(*order)
-    found = pages.ordered(shown, column, descending=descending)
+    sorted_page = pages.ordered(shown, column, descending=descending)
 
-    assert sorted(line.key for line in found.tenants.lines) == sorted(
+    assert sorted(line.key for line in sorted_page.tenants.lines) == sorted(
         line.key for line in shown.tenants.lines
     )
-    assert found.tenants.header == shown.tenants.header
+    assert sorted_page.tenants.header == shown.tenants.header
 
 
 def test_a_filter_is_typed() -> None:
@@ -167,9 +167,9 @@ def test_a_filter_is_typed() -> None:
     shown = page("train", "quick", waiting=(ps_views.waiting("trial"), ps_views.waiting("q")))
     typing = after(["/", "T", "q", "backspace", "R"], shown)
 
-    assert (typing.mode, typing.wanted) == (Mode.FILTERING, "TR")
+    assert (typing.mode, typing.filter) == (Mode.FILTERING, "TR")
     assert names(typing, shown) == ["train"]
-    assert len(steering.shown(typing, shown).selectable) == 2
+    assert len(key_actions.shown(typing, shown).selectable) == 2
     assert names(after(["/", "a", "l", "i", "c"], shown), shown) == ["quick", "train"]
     assert after(["enter"], shown, typing).mode is Mode.BROWSING
     assert names(after(["enter", "down"], shown, typing), shown) == ["train"]
@@ -190,25 +190,25 @@ def test_help_is_left_by_any_key(key: str) -> None:
 @pytest.mark.parametrize("key", ["q", "Q", "interrupt", "end of input"])
 def test_quitting(key: str) -> None:
     """By a key, and by what ends the input."""
-    assert steering.pressed(State(), key, page(), LEAP)[1] is Act.QUIT
+    assert key_actions.pressed(State(), key, page(), LEAP)[1] is Act.QUIT
 
 
 @pytest.mark.parametrize("mode", Mode)
 def test_an_interrupt_quits_everywhere(mode: Mode) -> None:
     """Also while something is asked."""
-    assert steering.pressed(State(mode=mode), "interrupt", page(), LEAP)[1] is Act.QUIT
+    assert key_actions.pressed(State(mode=mode), "interrupt", page(), LEAP)[1] is Act.QUIT
 
 
 @given(st.lists(st.sampled_from(KEYS), max_size=40))
 def test_only_y_sends(keys: list[str]) -> None:
     """Whatever was pressed before: a signal is sent by y, right after the question."""
-    shown, state, asked = page(*NAMES), State(), False
+    shown, state, is_asking = page(*NAMES), State(), False
     for key in keys:
-        seen = steering.shown(state, shown)
-        state, act = steering.pressed(steering.settled(state, seen), key, seen, LEAP)
-        assert (act is Act.SEND) == (asked and key in ("y", "Y"))
-        assert (act is Act.DROP) == (asked and key not in ("y", "Y"))
-        asked = act is Act.ASK
-        if asked:
-            assert state.signal is steering.SIGNALS[key]
-            state = steering.asked(state, "?")
+        seen = key_actions.shown(state, shown)
+        state, act = key_actions.pressed(key_actions.settled(state, seen), key, seen, LEAP)
+        assert (act is Act.SEND) == (is_asking and key in ("y", "Y"))
+        assert (act is Act.DROP) == (is_asking and key not in ("y", "Y"))
+        is_asking = act is Act.ASK
+        if is_asking:
+            assert state.signal is key_actions.SIGNALS[key]
+            state = key_actions.asked(state, "?")

@@ -1,4 +1,4 @@
-"""What one who waits is told fits on his terminal, and what is left out is marked."""
+"""What a waiting user is told fits on their terminal, and what is left out is marked."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import os
 
 import pytest
 
-from partage.cli import run_telling
+from partage.cli.display import waiting_lines
 
 REASON = "  card 0 has 6144 of 12288 MiB free, card 1 has 4096 of 12288 MiB free"
 
 
 def test_what_is_too_long_goes_on_in_the_next_line() -> None:
     """Nothing is lost, and nothing reaches the last column."""
-    rows = run_telling.fitted([REASON, "  Ctrl-C leaves the queue"], os.terminal_size((40, 24)))
+    rows = waiting_lines.fitted([REASON, "  Ctrl-C leaves the queue"], os.terminal_size((40, 24)))
 
     assert rows == [
         "  card 0 has 6144 of 12288 MiB free,",
@@ -24,7 +24,7 @@ def test_what_is_too_long_goes_on_in_the_next_line() -> None:
 
 def test_what_is_below_the_last_line_is_marked() -> None:
     """More lines than the terminal has could not be written over."""
-    rows = run_telling.fitted([REASON, REASON], os.terminal_size((40, 4)))
+    rows = waiting_lines.fitted([REASON, REASON], os.terminal_size((40, 4)))
 
     assert rows == [
         "  card 0 has 6144 of 12288 MiB free,",
@@ -45,4 +45,4 @@ def test_what_is_below_the_last_line_is_marked() -> None:
 )
 def test_a_name_loses_its_middle(name: str, room: int, shown: str) -> None:
     """Where names differ is mostly at their ends; a part is shown however narrow it is."""
-    assert run_telling.shortened(name, room) == shown
+    assert waiting_lines.shortened(name, room) == shown

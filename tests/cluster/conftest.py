@@ -13,9 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from cluster import building, extending, node
-from cluster.control_plane import APISERVER, ControlPlane
-from cluster.node import Node
+from cluster.control_plane.control_plane import APISERVER, ControlPlane
+from cluster.node import node
+from cluster.node.node import Node
+from cluster.partage_processes import extender_process
+from cluster.programs import kubernetes_build
 from tests.leaving_out import leave_out
 
 
@@ -27,8 +29,8 @@ def programs(request: pytest.FixtureRequest) -> Path:
     assert capture is not None
     try:
         with capture.global_and_fixture_disabled():
-            return building.ensure()
-    except building.CannotBuild as error:
+            return kubernetes_build.ensure()
+    except kubernetes_build.CannotBuild as error:
         leave_out("the control plane", error)
 
 
@@ -59,8 +61,8 @@ def nodes(programs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     """
     try:
         node.check_machine()
-        building.ensure_runc()
-    except (node.CannotRun, building.CannotBuild) as error:
+        kubernetes_build.ensure_runc()
+    except (node.CannotRun, kubernetes_build.CannotBuild) as error:
         leave_out("real nodes", error)
     folder = tmp_path_factory.mktemp("nodes")
     with ControlPlane(folder / "control-plane", controllers=True) as plane:
@@ -72,8 +74,8 @@ def nodes(programs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
             node.start_all(started)
             yield started
         finally:
-            for each in started:
-                each.stop()
+            for real_node in started:
+                real_node.stop()
 
 
 @pytest.fixture
@@ -86,13 +88,13 @@ def clean_nodes(nodes: tuple[Node, Node]) -> tuple[Node, Node]:
 @pytest.fixture
 def new_extender(
     clean_cluster: ControlPlane, tmp_path: Path
-) -> Iterator[Callable[..., extending.Extender]]:
+) -> Iterator[Callable[..., extender_process.Extender]]:
     """Makes replicas of the extender, which are gone when the test ends."""
-    made: list[extending.Extender] = []
+    made: list[extender_process.Extender] = []
 
-    def new(*options: str) -> extending.Extender:
+    def new(*options: str) -> extender_process.Extender:
         name = f"extender-{len(made)}"
-        extender = extending.Extender(
+        extender = extender_process.Extender(
             tmp_path, clean_cluster.kubeconfig, name=name, options=options
         )
         made.append(extender)
@@ -104,6 +106,6 @@ def new_extender(
 
 
 @pytest.fixture
-def extender(new_extender: Callable[..., extending.Extender]) -> extending.Extender:
+def extender(new_extender: Callable[..., extender_process.Extender]) -> extender_process.Extender:
     """One replica, started when the test says so."""
     return new_extender()

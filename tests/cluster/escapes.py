@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from cluster import api, objects
-from partage.fence import originals
+from partage.fence.library import originals
 from tests.native import fenced
 
 FENCE = "/etc/partage/fence/libpartage.so"

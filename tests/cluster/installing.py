@@ -17,9 +17,10 @@ from typing import Any
 
 import yaml
 
-from cluster import api, images
-from cluster.control_plane import ControlPlane
-from cluster.node import Node
+from cluster import api
+from cluster.control_plane.control_plane import ControlPlane
+from cluster.node import container_image
+from cluster.node.node import Node
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -30,17 +31,17 @@ _PROGRAMS = (Path("/usr"), Path("/lib"), Path("/lib64"), Path(sys.base_prefix), 
 
 def manifests(name: str, component: str = "") -> list[dict[str, Any]]:
     """The objects of a file; only those of a component, as ``kubectl apply -l`` takes them."""
-    found = list(yaml.safe_load_all((DEPLOY / name).read_text()))
+    written = list(yaml.safe_load_all((DEPLOY / name).read_text()))
     if not component:
-        return found
-    return [each for each in found if each["metadata"]["labels"]["component"] == component]
+        return written
+    return [made for made in written if made["metadata"]["labels"]["component"] == component]
 
 
 def apply(plane: ControlPlane, made: Iterable[api.Object]) -> None:
     """Create objects that are not there."""
-    for each in made:
+    for manifest in made:
         try:
-            plane.client.create(each)
+            plane.client.create(manifest)
         except api.ApiError as error:
             if error.status != 409:  # it may be there from another test
                 raise
@@ -55,7 +56,7 @@ def on_node(daemon_set: api.Object, node: Node, port: int, *more: str) -> api.Ob
     words = "command" if "command" in agent else "args"
     flags = [*agent.pop(words)[1:], *_places(node), "--port", str(port), *more]
     agent |= {
-        "image": images.NAME,
+        "image": container_image.NAME,
         "imagePullPolicy": "Never",
         "command": [str(Path(sys.executable).with_name("partage")), *flags],
         "ports": [{"name": "metrics", "containerPort": port}],

@@ -7,8 +7,9 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from cluster import api, objects, scheduling
-from cluster.control_plane import ControlPlane
+from cluster import api, objects
+from cluster.control_plane import scheduler_config
+from cluster.control_plane.control_plane import ControlPlane
 
 MEMORY = objects.MEMORY
 GRANT = "partage.dev/grant"
@@ -17,7 +18,7 @@ ADVERTISED = (objects.MEMORY, objects.COUNT)
 
 def schedule(plane: ControlPlane, port: int, *, advertised: Iterable[str] = ADVERTISED) -> None:
     """Start kube-scheduler with Partage's own configuration."""
-    configuration = scheduling.partage(
+    configuration = scheduler_config.partage(
         plane.kubeconfig,
         port=port,
         advertised=tuple(advertised),
@@ -33,9 +34,9 @@ def eventually(
     """What the check returns once it is true; fails if it never is, and says ``why``."""
     deadline = time.monotonic() + patience_s
     while True:
-        found = check()
-        if found:
-            return found
+        result = check()
+        if result:
+            return result
         assert time.monotonic() < deadline, f"still not so after {patience_s:g} s\n{why()}"
         time.sleep(0.05)
 
@@ -77,5 +78,5 @@ def grant(pod: api.Object) -> dict[str, Any]:
 def events(plane: ControlPlane, name: str) -> list[str]:
     """The messages of a pod's events, oldest first."""
     uid = plane.client.get("Pod", name)["metadata"]["uid"]
-    found = plane.client.list_all("Event")
-    return [event["message"] for event in found if event["involvedObject"].get("uid") == uid]
+    events = plane.client.list_all("Event")
+    return [event["message"] for event in events if event["involvedObject"].get("uid") == uid]

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from cluster import extending, fault_proxy, faults, objects
-from cluster.control_plane import ControlPlane
+from cluster import objects
+from cluster.control_plane.control_plane import ControlPlane
+from cluster.faults import fault_proxy, faults
+from cluster.partage_processes import extender_process
 from tests.cluster import making
 from tests.cluster.making import MEMORY
 
 LEASE = "partage-slow"
+RENEWALS = faults.Requests("update", "leases")  # by the leader
+LOOKS = faults.Requests("get", "leases")  # by the other
 SETTINGS = f'[leader]\nelect = true\nname = "{LEASE}"\nlease_s = 10\nrenew_s = 1\n'
 
 
@@ -29,12 +32,12 @@ def between(clean_cluster: ControlPlane, tmp_path: Path) -> Iterator[fault_proxy
 @pytest.fixture
 def replicas(
     clean_cluster: ControlPlane, between: fault_proxy.FaultProxy, tmp_path: Path
-) -> Iterator[list[extending.Extender]]:
+) -> Iterator[list[extender_process.Extender]]:
     """Two replicas, of which the first leads."""
     config = tmp_path / "extender.toml"
     config.write_text(SETTINGS)
     both = [
-        extending.Extender(
+        extender_process.Extender(
             tmp_path, between.kubeconfig, name=f"replica-{i}", options=("--config", str(config))
         )
         for i in range(2)
@@ -53,22 +56,27 @@ def _changes_of_holder(plane: ControlPlane) -> int:
 
 
 def test_slow_answers_to_everything_change_no_leader(
-    clean_cluster: ControlPlane, between: fault_proxy.FaultProxy, replicas: list[extending.Extender]
+    clean_cluster: ControlPlane,
+    between: fault_proxy.FaultProxy,
+    replicas: list[extender_process.Extender],
 ) -> None:
     """Renewals take two seconds, Bindings longer than their time-out, and pods keep coming."""
     plane = clean_cluster
     plane.client.create(objects.node("n1", cards=4, card_units=80))
     making.schedule(plane, replicas[0].port)
     before = _changes_of_holder(plane)
-    between.add(faults.delay(faults.Requests("update", "leases"), 2.0))
-    between.add(faults.delay(faults.Requests("get", "leases"), 2.0))
+    between.add(faults.delay(RENEWALS, 2.0))
+    between.add(faults.delay(LOOKS, 2.0))
     slow = between.add(faults.delay(faults.BINDINGS, 4.0))
+    renewals = between.count(RENEWALS, client_status=200)
     plane.client.create_all(objects.pod(f"p{i}", {MEMORY: 1}) for i in range(60))
-    end = time.monotonic() + 15
-    while time.monotonic() < end:
+
+    def five_renewals() -> bool:  # three seconds each: together longer than the lease
         assert replicas[0].is_ready()
         assert not replicas[1].is_ready()
-        time.sleep(0.5)
+        return between.count(RENEWALS, client_status=200) >= renewals + 5
+
+    making.eventually(five_renewals, patience_s=60)
     slow.end()
     between.end_all()
     making.eventually(lambda: all(p["spec"].get("nodeName") for p in plane.client.list_all("Pod")))
@@ -76,14 +84,19 @@ def test_slow_answers_to_everything_change_no_leader(
 
 
 def test_a_leader_that_stands_still_for_a_while_leads_on(
-    clean_cluster: ControlPlane, replicas: list[extending.Extender]
+    clean_cluster: ControlPlane,
+    between: fault_proxy.FaultProxy,
+    replicas: list[extender_process.Extender],
 ) -> None:
-    """Shorter than its lease."""
+    """Shorter than its lease, while the other looks at it once a second."""
     before = _changes_of_holder(clean_cluster)
     pid = replicas[0].pid
     assert pid is not None
     os.kill(pid, signal.SIGSTOP)
-    time.sleep(6)
-    os.kill(pid, signal.SIGCONT)
+    looks = between.count(LOOKS)
+    try:
+        making.eventually(lambda: between.count(LOOKS) >= looks + 5, patience_s=8)
+    finally:
+        os.kill(pid, signal.SIGCONT)
     making.eventually(replicas[0].is_ready, patience_s=5)
     assert _changes_of_holder(clean_cluster) == before

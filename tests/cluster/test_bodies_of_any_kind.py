@@ -12,8 +12,9 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from cluster import extending, objects
-from cluster.control_plane import ControlPlane
+from cluster import objects
+from cluster.control_plane.control_plane import ControlPlane
+from cluster.partage_processes import extender_process
 
 VERBS = (
     "/scheduler/filter",
@@ -45,7 +46,9 @@ _JSON = st.recursive(
 
 
 @pytest.fixture
-def extender(clean_cluster: ControlPlane, extender: extending.Extender) -> extending.Extender:
+def extender(
+    clean_cluster: ControlPlane, extender: extender_process.Extender
+) -> extender_process.Extender:
     """An extender that knows two nodes."""
     clean_cluster.client.create_all(objects.nodes(2, cards=2))
     extender.start()
@@ -115,7 +118,7 @@ def _change(draw: st.DrawFn, body: Any, place: tuple[Any, ...]) -> None:
         body[last] = draw(_JSON)
 
 
-def test_the_process_never_dies_and_never_fails_inside(extender: extending.Extender) -> None:
+def test_the_process_never_dies_and_never_fails_inside(extender: extender_process.Extender) -> None:
     """Whatever comes, an answer of the verb's own kind goes back, and nothing is left held."""
     connection = http.client.HTTPConnection("127.0.0.1", extender.port, timeout=30)
     pid = extender.pid
@@ -151,10 +154,10 @@ def test_the_process_never_dies_and_never_fails_inside(extender: extending.Exten
     assert "Traceback" not in extender.log(lines=10_000)
 
 
-def test_a_body_without_end_is_cut_off(extender: extending.Extender) -> None:
+def test_a_body_without_end_is_cut_off(extender: extender_process.Extender) -> None:
     """Memory is bounded, and the answer says why."""
     connection = http.client.HTTPConnection("127.0.0.1", extender.port, timeout=60)
     connection.request("POST", "/scheduler/filter", b" " * (40 << 20))
     answer = connection.getresponse()
-    assert "has more than" in json.loads(answer.read())["Error"]
+    assert "is larger than" in json.loads(answer.read())["Error"]
     connection.close()

@@ -14,8 +14,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cluster import api, extending, fault_proxy, faults, objects
-from cluster.control_plane import ControlPlane
+from cluster import api, objects
+from cluster.control_plane.control_plane import ControlPlane
+from cluster.faults import fault_proxy, faults
+from cluster.partage_processes import extender_process
 from tests.cluster import making
 
 BINDINGS = faults.BINDINGS
@@ -40,7 +42,7 @@ def client(between: fault_proxy.FaultProxy) -> Iterator[api.Api]:
 
 
 @pytest.mark.parametrize(
-    ("asked", "request_of"),
+    ("line", "request_of"),
     [
         ("GET /api/v1/pods?limit=500", ("list", "pods", "")),
         ("GET /api/v1/pods?watch=1&resourceVersion=7", ("watch", "pods", "")),
@@ -60,9 +62,9 @@ def client(between: fault_proxy.FaultProxy) -> Iterator[api.Api]:
         ("GET /api/v1", ("get", "/api/v1", "")),
     ],
 )
-def test_requests_are_named_as_rbac_names_them(asked: str, request_of: tuple[str, ...]) -> None:
+def test_requests_are_named_as_rbac_names_them(line: str, request_of: tuple[str, ...]) -> None:
     """A request is known by its verb, its resource with the subresource, and its name."""
-    method, url = asked.split()
+    method, url = line.split()
     parts = urllib.parse.urlsplit(url)
     assert faults.request_of(method, parts.path, parts.query) == request_of
 
@@ -114,8 +116,8 @@ def test_one_in_ten_is_misreported_after_it_happened(
     """Two of twenty bindings are answered with 504, and all twenty pods are bound."""
     _make_pods(clean_cluster, FEW)
     fault = between.add(faults.misreport(BINDINGS, 504, one_in=10))
-    told = [_status(client, f"p{number}") for number in range(FEW)]
-    assert told.count(504) == fault.hits == 2
+    statuses = [_status(client, f"p{number}") for number in range(FEW)]
+    assert statuses.count(504) == fault.hits == 2
     assert all(making.node_of(clean_cluster, f"p{number}") for number in range(FEW))
     assert between.count(BINDINGS, server_status=201, client_status=504) == 2
 
@@ -126,9 +128,9 @@ def test_one_in_ten_is_turned_away_before_it_happened(
     """Two of twenty bindings are answered with 429, and those two pods are not bound."""
     _make_pods(clean_cluster, FEW)
     between.add(faults.turn_away(BINDINGS, 429, one_in=10))
-    told = {f"p{number}": _status(client, f"p{number}") for number in range(FEW)}
-    unbound = {name for name in told if not making.node_of(clean_cluster, name)}
-    assert unbound == {name for name, status in told.items() if status == 429}
+    statuses = {f"p{number}": _status(client, f"p{number}") for number in range(FEW)}
+    unbound = {name for name in statuses if not making.node_of(clean_cluster, name)}
+    assert unbound == {name for name, status in statuses.items() if status == 429}
     assert len(unbound) == 2
 
 
@@ -232,7 +234,7 @@ def test_the_extender_binds_through_it(
     between: fault_proxy.FaultProxy, clean_cluster: ControlPlane, tmp_path: Path
 ) -> None:
     """An extender that knows the cluster through the proxy alone schedules a pod."""
-    extender = extending.Extender(tmp_path, between.kubeconfig)
+    extender = extender_process.Extender(tmp_path, between.kubeconfig)
     extender.start()
     try:
         making.schedule(clean_cluster, extender.port)

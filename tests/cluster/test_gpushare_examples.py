@@ -13,8 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from cluster import api, extending, fake_kubelet, objects, scheduling
-from cluster.control_plane import ControlPlane
+from cluster import api, objects, pod_phases
+from cluster.control_plane import scheduler_config
+from cluster.control_plane.control_plane import ControlPlane
+from cluster.partage_processes import extender_process
 from tests.cluster import making
 from tests.cluster.making import MEMORY
 
@@ -22,10 +24,14 @@ INSUFFICIENT = "Insufficient GPU Memory in one device"
 
 
 @pytest.fixture
-def plane(clean_cluster: ControlPlane, extender: extending.Extender) -> Iterator[ControlPlane]:
+def plane(
+    clean_cluster: ControlPlane, extender: extender_process.Extender
+) -> Iterator[ControlPlane]:
     """A cluster that decides the way gpushare's does."""
     extender.start()
-    clean_cluster.start_scheduler(scheduling.gpushare(clean_cluster.kubeconfig, port=extender.port))
+    clean_cluster.start_scheduler(
+        scheduler_config.gpushare(clean_cluster.kubeconfig, port=extender.port)
+    )
     yield clean_cluster
     clean_cluster.stop_scheduler()
 
@@ -167,7 +173,7 @@ def test_memory_of_a_finished_job_goes_to_the_one_that_waits(plane: ControlPlane
     _placed(plane, "n1", 15, 8, 8)
     plane.client.create(objects.pod("p", {MEMORY: 10}))
     making.eventually(lambda: making.events(plane, "p"))
-    fake_kubelet.succeed(plane.client, "n1-1")
+    pod_phases.succeed(plane.client, "n1-1")
     assert _index(making.bound(plane, "p")) == "1"
 
 
@@ -189,10 +195,10 @@ def test_a_pod_that_asks_only_for_a_count_is_a_matter_of_the_scheduler(
     assert making.GRANT not in making.written(making.bound(plane, "p"))
 
 
-def test_a_sick_card_gets_no_pod_until_it_is_well(plane: ControlPlane) -> None:
+def test_an_unhealthy_card_gets_no_pod_until_it_is_well(plane: ControlPlane) -> None:
     """The list is a ConfigMap, which kube-scheduler does not look at: it has to be told."""
     plane.client.create(objects.node("n1", cards=2, card_units=15))
-    plane.client.create(_sick("n1", "0, 1"))
+    plane.client.create(_unhealthy("n1", "0, 1"))
     plane.client.create(objects.pod("p", {MEMORY: 3}))
     making.told(plane, "p", INSUFFICIENT)
     plane.client.patch(
@@ -202,7 +208,7 @@ def test_a_sick_card_gets_no_pod_until_it_is_well(plane: ControlPlane) -> None:
     plane.client.delete("ConfigMap", "unhealthy-gpu-n1", "kube-system")
 
 
-def _sick(node: str, gpus: str) -> api.Object:
+def _unhealthy(node: str, gpus: str) -> api.Object:
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",

@@ -5,20 +5,23 @@ One card of 16 GiB, and pods of 10: whoever forgets the first gives the card to 
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from cluster import extending, fault_proxy, faults, objects
-from cluster.control_plane import ControlPlane
+from cluster import objects
+from cluster.control_plane.control_plane import ControlPlane
+from cluster.faults import fault_proxy, faults
+from cluster.partage_processes import extender_process
 from partage.core import cards
 from partage.dialects import nodes
 from tests.cluster import making
 from tests.cluster.making import MEMORY
 
 BINDINGS = faults.BINDINGS
+WATCHES = faults.Requests("watch", "pods")
+FULL = "no GPU has enough free memory"
 CARD_MIB = 16384
 
 
@@ -35,9 +38,9 @@ def between(clean_cluster: ControlPlane, tmp_path: Path) -> Iterator[fault_proxy
 @pytest.fixture
 def behind(
     clean_cluster: ControlPlane, between: fault_proxy.FaultProxy, tmp_path: Path
-) -> Iterator[extending.Extender]:
+) -> Iterator[extender_process.Extender]:
     """An extender that reaches the API server through the proxy, and a scheduler that asks it."""
-    extender = extending.Extender(tmp_path, between.kubeconfig)
+    extender = extender_process.Extender(tmp_path, between.kubeconfig)
     extender.start()
     making.schedule(clean_cluster, extender.port, advertised=())
     yield extender
@@ -52,35 +55,48 @@ def _taken_mib(plane: ControlPlane) -> int:
     return sum(share["memory_mib"] for share in shares)
 
 
-def _watch_for(plane: ControlPlane, seconds: float) -> None:
-    """The card is never over, for a while."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
+def _never_over_until(plane: ControlPlane, holds: Callable[[], bool]) -> None:
+    """The card is not over at any look, until something holds."""
+
+    def look() -> bool:
         assert _taken_mib(plane) <= CARD_MIB
-        time.sleep(0.1)
+        return holds()
+
+    making.eventually(look)
 
 
 def test_a_swallowed_answer_and_then_refused_connections(
-    clean_cluster: ControlPlane, between: fault_proxy.FaultProxy, behind: extending.Extender
+    clean_cluster: ControlPlane, between: fault_proxy.FaultProxy, behind: extender_process.Extender
 ) -> None:
     """The first Binding happened, the second attempt fails for sure: the card stays taken."""
     swallowed = between.add(faults.swallow(BINDINGS, times=1))
     between.add(faults.drop(faults.Requests("get", "pods", "")))
     clean_cluster.client.create(objects.pod("a", {MEMORY: 10}))
     making.eventually(lambda: swallowed.hits)
+    watches = between.count(WATCHES)
     between.refuse_connections()
     between.cut_connections()
     clean_cluster.client.create(objects.pod("b", {MEMORY: 10}))
-    _watch_for(clean_cluster, 4)
+    _never_over_until(clean_cluster, lambda: _was_refused(clean_cluster, "b"))
     between.end_all()
     between.accept_connections()
-    _watch_for(clean_cluster, 4)
+    _never_over_until(
+        clean_cluster,
+        lambda: between.count(WATCHES) > watches and behind.metric("partage_binds_in_doubt") == 0,
+    )
+    question = {"Pod": clean_cluster.client.get("Pod", "b"), "NodeNames": ["n1"]}
+    assert behind.post("/scheduler/filter", question)["FailedNodes"] == {"n1": FULL}
     assert making.node_of(clean_cluster, "a") == "n1"
     assert making.node_of(clean_cluster, "b") == ""
+    assert _taken_mib(clean_cluster) <= CARD_MIB
+
+
+def _was_refused(plane: ControlPlane, name: str) -> bool:
+    return any(FULL in text for text in making.events(plane, name))
 
 
 def test_a_binding_that_comes_late_finds_another_version(
-    clean_cluster: ControlPlane, between: fault_proxy.FaultProxy, behind: extending.Extender
+    clean_cluster: ControlPlane, between: fault_proxy.FaultProxy, behind: extender_process.Extender
 ) -> None:
     """Its doubt has ended and its hold expired; another pod has the card by then."""
     late = between.add(faults.hold_back(BINDINGS, times=1))
@@ -96,7 +112,7 @@ def test_a_binding_that_comes_late_finds_another_version(
 
 
 def test_a_binding_of_a_killed_extender_cannot_happen_after_the_next_one_has_begun(
-    clean_cluster: ControlPlane, between: fault_proxy.FaultProxy, behind: extending.Extender
+    clean_cluster: ControlPlane, between: fault_proxy.FaultProxy, behind: extender_process.Extender
 ) -> None:
     """The successor knows nothing of it, but makes it impossible before it decides anything."""
     late = between.add(faults.hold_back(BINDINGS, times=1))
@@ -112,7 +128,7 @@ def test_a_binding_of_a_killed_extender_cannot_happen_after_the_next_one_has_beg
     assert _taken_mib(clean_cluster) <= CARD_MIB
 
 
-def _bind_b(plane: ControlPlane, extender: extending.Extender) -> None:
+def _bind_b(plane: ControlPlane, extender: extender_process.Extender) -> None:
     """Another pod gets the card, without a scheduler."""
     plane.client.create(objects.pod("b", {MEMORY: 10}))
     uid = plane.client.get("Pod", "b")["metadata"]["uid"]
@@ -121,7 +137,7 @@ def _bind_b(plane: ControlPlane, extender: extending.Extender) -> None:
 
 
 def test_a_doubt_is_settled_within_moments(
-    clean_cluster: ControlPlane, between: fault_proxy.FaultProxy, behind: extending.Extender
+    clean_cluster: ControlPlane, between: fault_proxy.FaultProxy, behind: extender_process.Extender
 ) -> None:
     """One Binding in two is answered with 504 after it was applied: every pod is bound once."""
     clean_cluster.client.create(objects.node("n2", cards=4, card_units=80))

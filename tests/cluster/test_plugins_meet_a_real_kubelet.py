@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from cluster import objects
-from cluster.node import Node
+from cluster.node.node import Node
 from partage.core import errors
-from partage.kubelet import checkpoint, folders, pod_resources
-from partage.kubelet.listings import Unit
+from partage.kubelet import checkpoint, plugin_folder, pod_resources
+from partage.kubelet.device_lists import Unit
 from partage.kubelet.plugins import Plugin
 
 RESOURCE = "partage.test/unit"
@@ -52,7 +52,7 @@ def digest(ids: frozenset[str]) -> str:
 
 
 @contextlib.asynccontextmanager
-async def serving(node: Node, plugin: Plugin, folder: folders.Folder) -> AsyncIterator[None]:
+async def serving(node: Node, plugin: Plugin, folder: plugin_folder.Folder) -> AsyncIterator[None]:
     """The plugin at work on the node."""
     tasks = [asyncio.create_task(folder.watch()), asyncio.create_task(plugin.run())]
     try:
@@ -71,8 +71,8 @@ async def until(holds: Callable[[], Any]) -> Any:
     """Wait for something that is true sooner or later; asked in a thread, as it may block."""
     async with asyncio.timeout(60):
         while True:
-            if found := await asyncio.to_thread(holds):
-                return found
+            if result := await asyncio.to_thread(holds):
+                return result
             await asyncio.sleep(0.1)
 
 
@@ -81,7 +81,7 @@ async def test_a_container_gets_its_units_and_is_known_by_them(
 ) -> None:
     """It waits with our text in its status; then it runs, and both records of the kubelet agree."""
     node, client = clean_nodes[0], clean_nodes[0].plane.client
-    handler, folder = Handler(node.cdi), folders.Folder(node.device_plugins)
+    handler, folder = Handler(node.cdi), plugin_folder.Folder(node.device_plugins)
     plugin = Plugin(RESOURCE, [Unit(f"u{n}") for n in range(4)], handler, folder)
     async with serving(node, plugin, folder):
         await until(lambda: allocatable(node) == "4")
@@ -110,7 +110,7 @@ async def test_a_container_gets_its_units_and_is_known_by_them(
 async def test_a_kubelet_that_restarts_loses_nothing(clean_nodes: tuple[Node, Node]) -> None:
     """It is killed; pods that run go on, and the next one gets its units."""
     node, client = clean_nodes[0], clean_nodes[0].plane.client
-    handler, folder = Handler(node.cdi), folders.Folder(node.device_plugins)
+    handler, folder = Handler(node.cdi), plugin_folder.Folder(node.device_plugins)
     plugin = Plugin(RESOURCE, [Unit("u0"), Unit("u1")], handler, folder)
     async with serving(node, plugin, folder):
         await until(lambda: allocatable(node) == "2")
@@ -125,7 +125,7 @@ async def test_a_kubelet_that_restarts_loses_nothing(clean_nodes: tuple[Node, No
         for number in range(2):
             assert client.get("Pod", f"pod-{number}")["status"]["phase"] == "Running"
         held = checkpoint.read(node.device_plugins / checkpoint.NAME)
-        assert sorted(sorted(each.ids) for each in held.holdings) == [["u0"], ["u1"]]
+        assert sorted(sorted(holding.ids) for holding in held.holdings) == [["u0"], ["u1"]]
         assert held.registered[RESOURCE] == {"u0", "u1"}
         assert len(list(node.device_plugins.glob("partage-*.sock"))) == 1
 
@@ -133,7 +133,7 @@ async def test_a_kubelet_that_restarts_loses_nothing(clean_nodes: tuple[Node, No
 async def test_200_000_short_ids_reach_the_kubelet(clean_nodes: tuple[Node, Node]) -> None:
     """Its client takes 4 MiB, and so do we say."""
     node = clean_nodes[0]
-    folder = folders.Folder(node.device_plugins)
+    folder = plugin_folder.Folder(node.device_plugins)
     units = [Unit(f"{number:05x}") for number in range(200_000)]
     plugin = Plugin(RESOURCE, units, Handler(node.cdi), folder)
     async with serving(node, plugin, folder):
@@ -153,6 +153,6 @@ def waiting(node: Node, pod: str) -> str:
     """Why its container waits, as the pod's status has it."""
     status = node.plane.client.get("Pod", pod)["status"]
     return "".join(
-        each["state"].get("waiting", {}).get("message", "")
-        for each in status.get("containerStatuses", [])
+        container["state"].get("waiting", {}).get("message", "")
+        for container in status.get("containerStatuses", [])
     )

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from cluster import api, objects, processes, scheduling
-from cluster.control_plane import ControlPlane
-from cluster.node import Node, NoSuchContainer
+from cluster import api, child_processes, objects
+from cluster.control_plane import scheduler_config
+from cluster.control_plane.control_plane import ControlPlane
+from cluster.node.node import Node, NoSuchContainer
 from tests.cluster import whole_cards
 
 MIB_OF_CARD = 16 * 1024
@@ -27,10 +28,10 @@ SYSCTLS = ("vm/overcommit_memory", "kernel/panic", "kernel/panic_on_oops")
 def until(holds: Callable[[], Any], what: str = "") -> Any:
     """Wait for something that is true sooner or later; its value."""
     deadline = time.monotonic() + 60
-    while not (found := holds()):
+    while not (value := holds()):
         assert time.monotonic() < deadline, what or "it does not come true"
         time.sleep(0.05)
-    return found
+    return value
 
 
 def run(node: Node, pod: api.Object) -> api.Object:
@@ -40,8 +41,8 @@ def run(node: Node, pod: api.Object) -> api.Object:
     client.create(pod)
 
     def status() -> api.Object:
-        found: api.Object = client.get("Pod", name)["status"]
-        return found
+        status_now: api.Object = client.get("Pod", name)["status"]
+        return status_now
 
     until(lambda: status()["phase"] == "Running", f"{name} does not run: {status()}")
     return status()
@@ -63,12 +64,12 @@ def left_of(node: Node) -> dict[str, list[str]]:
     """What of a node is to be seen on the machine: processes, mounts, cgroups."""
     folder = str(node.folder)
     mounts = Path("/proc/self/mounts").read_text().splitlines()
-    found = {
+    traces = {
         "processes": [line for line in command_lines() if folder in line],
         "mounts": [line for line in mounts if folder in line],
         "cgroups": list(_folders("/sys/fs/cgroup", node.cgroup)),
     }
-    return {kind: lines for kind, lines in found.items() if lines}
+    return {kind: lines for kind, lines in traces.items() if lines}
 
 
 def _folders(top: str, name: str) -> Iterator[str]:
@@ -79,7 +80,7 @@ def _folders(top: str, name: str) -> Iterator[str]:
 def command_lines() -> list[str]:
     """Of all processes but this one."""
     pids = {int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()}
-    return [processes.command_line(pid) for pid in pids - {os.getpid()}]
+    return [child_processes.command_line(pid) for pid in pids - {os.getpid()}]
 
 
 def test_pods_run_on_both_nodes(clean_nodes: Nodes) -> None:
@@ -99,7 +100,7 @@ def test_pods_run_on_both_nodes(clean_nodes: Nodes) -> None:
 def test_the_scheduler_and_a_deployment_reach_real_nodes(clean_nodes: Nodes) -> None:
     """What is made by a controller is placed, started, and restarted when it ends."""
     plane = clean_nodes[0].plane
-    plane.start_scheduler(scheduling.plain(plane.kubeconfig))
+    plane.start_scheduler(scheduler_config.plain(plane.kubeconfig))
     labels = {"app": "dies-once"}
     body = objects.running_pod("", objects.container("sh", "-c", "sleep 1; exit 3"))
     made = {
@@ -122,7 +123,7 @@ def test_the_scheduler_and_a_deployment_reach_real_nodes(clean_nodes: Nodes) -> 
 
 def _restarts(plane: ControlPlane, selector: str) -> int:
     pods = plane.client.list_all("Pod", selector=selector)
-    statuses = [each for pod in pods for each in pod["status"].get("containerStatuses", [])]
+    statuses = [status for pod in pods for status in pod["status"].get("containerStatuses", [])]
     return sum(status["restartCount"] for status in statuses)
 
 
@@ -160,15 +161,15 @@ def test_a_container_sees_the_cards_it_was_given_alone(clean_nodes: Nodes) -> No
     """By the node's CDI specification; another without cards has no driver at all."""
     node = clean_nodes[0]
     assert node.cards is not None
-    wanted = node.cards.uuids[1]
-    with whole_cards.WholeCards(node, [wanted]):
+    uuid_given = node.cards.uuids[1]
+    with whole_cards.WholeCards(node, [uuid_given]):
         one = objects.container(limits={whole_cards.RESOURCE: 1})
         until(lambda: _allocatable(node) == "1")
         run(node, objects.running_pod("one-card", one, node_name=node.name))
     run(node, objects.running_pod("no-card", node_name=node.name))
     [seen] = cards_seen(node, "one-card")
     uuid, free_mib, total_mib = seen.split()
-    assert (uuid, int(total_mib)) == (wanted, MIB_OF_CARD)
+    assert (uuid, int(total_mib)) == (uuid_given, MIB_OF_CARD)
     assert 0 < int(free_mib) < MIB_OF_CARD
     assert said(node, "one-card", "nvidia-smi", "-L").count("UUID") == 1
     devices = said(node, "one-card", "sh", "-c", "ls /dev | grep nvidia").split()
@@ -293,7 +294,7 @@ def test_a_node_dies_with_the_process_that_started_it(nodes: Nodes, tmp_path: Pa
         assert inside
         starter.kill()
     until(lambda: left_of(node) == {})
-    assert not [pid for pid in inside if processes.runs(pid)]
+    assert not [pid for pid in inside if child_processes.runs(pid)]
 
 
 def _processes_in(cgroup: str) -> list[int]:
@@ -306,8 +307,8 @@ def _processes_in(cgroup: str) -> list[int]:
 _START = """
 import pathlib, signal, sys, time
 from cluster import objects
-from cluster.control_plane import ControlPlane
-from cluster.node import Node
+from cluster.control_plane.control_plane import ControlPlane
+from cluster.node.node import Node
 
 folder = pathlib.Path(sys.argv[1])
 node = Node(ControlPlane(folder / "plane").start(), folder / "node", 4, cards="")

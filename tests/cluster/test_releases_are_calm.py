@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 
-from cluster import extending, objects
-from cluster.control_plane import ControlPlane
+from cluster import objects
+from cluster.control_plane.control_plane import ControlPlane
+from cluster.partage_processes import extender_process
 from tests.cluster import making
 from tests.cluster.making import MEMORY
 
@@ -13,7 +14,7 @@ PODS = 200
 
 
 def test_deleting_many_while_many_wait_does_not_ask_about_all_of_them_each_time(
-    clean_cluster: ControlPlane, extender: extending.Extender
+    clean_cluster: ControlPlane, extender: extender_process.Extender
 ) -> None:
     """All that wait are bound in the end, after a few questions each."""
     plane = clean_cluster
@@ -43,5 +44,5 @@ def _bound(plane: ControlPlane, prefix: str) -> int:
     return sum(name.startswith(prefix) for name in names)
 
 
-def _questions(extender: extending.Extender) -> float:
+def _questions(extender: extender_process.Extender) -> float:
     return extender.metric('partage_verb_seconds_count{verb="filter"}')

@@ -7,9 +7,9 @@ from typing import Any
 
 import yaml
 
-from cluster import scheduling
+from cluster.control_plane import scheduler_config
 
-HERE = Path("kubeconfig")
+KUBECONFIG = Path("kubeconfig")
 
 
 SHIPPED = Path(__file__).parents[2] / "deploy" / "scheduler-config.yaml"
@@ -17,15 +17,17 @@ SHIPPED = Path(__file__).parents[2] / "deploy" / "scheduler-config.yaml"
 
 def test_how_many_nodes_are_looked_at_can_be_left_to_the_scheduler() -> None:
     """Then no profile speaks of it, and a plain configuration has no profile at all."""
-    assert "profiles" not in yaml.safe_load(scheduling.plain(HERE))
-    text = scheduling.partage(HERE, port=1, advertised=(), second_name="other", scored_percent=0)
+    assert "profiles" not in yaml.safe_load(scheduler_config.plain(KUBECONFIG))
+    text = scheduler_config.partage(
+        KUBECONFIG, port=1, advertised=(), second_name="other", scored_percent=0
+    )
     assert _profiles(text) == [{"schedulerName": "default-scheduler"}, {"schedulerName": "other"}]
 
 
 def test_tests_use_what_is_shipped() -> None:
     """All nodes are asked about, and there is as much time for an answer."""
     ours = yaml.safe_load(
-        scheduling.partage(HERE, port=1, advertised=(), second_name="t9k-scheduler")
+        scheduler_config.partage(KUBECONFIG, port=1, advertised=(), second_name="t9k-scheduler")
     )
     shipped = yaml.safe_load(SHIPPED.read_text())
     assert ours["profiles"] == shipped["profiles"]
@@ -35,10 +37,12 @@ def test_tests_use_what_is_shipped() -> None:
 
 def test_all_nodes_are_looked_at_where_that_is_asked_for() -> None:
     """Every profile says so."""
-    shared = scheduling.partage(HERE, port=1, advertised=(), second_name="o", scored_percent=100)
-    plain = scheduling.plain(HERE, scored_percent=100)
+    shared = scheduler_config.partage(
+        KUBECONFIG, port=1, advertised=(), second_name="o", scored_percent=100
+    )
+    plain = scheduler_config.plain(KUBECONFIG, scored_percent=100)
     for text in (shared, plain):
-        assert {each["percentageOfNodesToScore"] for each in _profiles(text)} == {100}
+        assert {profile["percentageOfNodesToScore"] for profile in _profiles(text)} == {100}
 
 
 def _profiles(text: str) -> Any:

@@ -13,23 +13,29 @@ from pathlib import Path
 
 import pytest
 
-from cluster import api, building, fake_kubelet, objects, processes, scheduling
-from cluster.control_plane import APISERVER, ETCD, ControlPlane
+from cluster import api, child_processes, objects, pod_phases
+from cluster.control_plane import scheduler_config
+from cluster.control_plane.control_plane import APISERVER, ETCD, ControlPlane
+from cluster.programs import kubernetes_build
 
 GONE = 410
 CONFLICT = 409
 CHECKOUT = Path(__file__).parents[2]
 
 # A parent that starts a control plane from a thread that ends at once, as coroutines' threads do.
+# What the kernel does when a thread ends it has done when the thread is not listed any more.
 PARENT = """
-import pathlib, sys, threading, time
-from cluster import control_plane
+import pathlib, signal, sys, threading, time
+from cluster.control_plane import control_plane
 plane = control_plane.ControlPlane(pathlib.Path(sys.argv[1]))
 starting = threading.Thread(target=plane.start)
 starting.start()
 starting.join()
+while pathlib.Path(f"/proc/self/task/{starting.native_id}").exists():
+    time.sleep(0.01)
+assert plane.client.is_ready()
 print(*plane.pids().values(), flush=True)
-time.sleep(600)
+signal.pause()
 """
 
 # Go as far as the build can tell. The folder to build into is the last argument but one.
@@ -42,7 +48,7 @@ build)
     if [ -e HERE/fail ]; then echo "undefined: nonsense" >&2; exit 1; fi
     while [ $# -gt 2 ]; do shift; done
     for name in MADE; do : >"$1$name"; done
-    /bin/sleep 0.2 ;;
+    while [ -e HERE/hold ]; do /bin/sleep 0.01; done ;;
 esac
 """
 
@@ -62,10 +68,10 @@ def test_a_pod_lives_as_the_fake_kubelet_says(clean_cluster: ControlPlane) -> No
     client = clean_cluster.client
     client.create(objects.node("n"))
     client.create(objects.pod("p", {"aliyun.com/gpu-mem": 3}, node_name="n"))
-    assert fake_kubelet.run(client, "p")["status"]["phase"] == "Running"
+    assert pod_phases.run(client, "p")["status"]["phase"] == "Running"
     client.delete("Pod", "p")
     assert "deletionTimestamp" in client.get("Pod", "p")["metadata"]
-    fake_kubelet.finish_deletion(client, "p")
+    pod_phases.finish_deletion(client, "p")
     assert client.list_all("Pod") == []
 
 
@@ -73,8 +79,8 @@ def test_a_pod_can_end_well_or_badly(clean_cluster: ControlPlane) -> None:
     """Both ends can be told, with the containers' exit codes."""
     client = clean_cluster.client
     client.create_all(objects.pod(name, node_name="n") for name in ("good", "bad"))
-    assert fake_kubelet.succeed(client, "good")["status"]["phase"] == "Succeeded"
-    failed = fake_kubelet.fail(client, "bad")["status"]
+    assert pod_phases.succeed(client, "good")["status"]["phase"] == "Succeeded"
+    failed = pod_phases.fail(client, "bad")["status"]
     assert failed["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 1
 
 
@@ -129,10 +135,14 @@ def test_an_extender_that_is_down_holds_its_own_pods_only(
     clean_cluster: ControlPlane, family: str
 ) -> None:
     """The scheduler takes both configurations, and asks at the address given."""
-    client, kubeconfig, port = clean_cluster.client, clean_cluster.kubeconfig, processes.Port()
+    client, kubeconfig, port = (
+        clean_cluster.client,
+        clean_cluster.kubeconfig,
+        child_processes.Port(),
+    )
     configurations = {
-        "gpushare": scheduling.gpushare(kubeconfig, port=port.number),
-        "partage": scheduling.partage(
+        "gpushare": scheduler_config.gpushare(kubeconfig, port=port.number),
+        "partage": scheduler_config.partage(
             kubeconfig, port=port.number, advertised=[objects.MEMORY], second_name="second"
         ),
     }
@@ -172,17 +182,16 @@ def test_nothing_outlives_a_killed_parent(tmp_path: Path, programs: Path) -> Non
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as parent:
         assert parent.stdout is not None
         pids = [int(pid) for pid in parent.stdout.readline().split()]
-        time.sleep(0.2)
         assert len(pids) == 2
-        assert all(processes.runs(pid) for pid in pids)
+        assert all(child_processes.runs(pid) for pid in pids)
         parent.send_signal(signal.SIGKILL)
-    eventually(lambda: not any(processes.runs(pid) for pid in pids))
+    eventually(lambda: not any(child_processes.runs(pid) for pid in pids))
 
 
 def test_a_program_that_fails_says_why(tmp_path: Path, programs: Path) -> None:
     """The error names the program and ends with its own words; nothing is left running."""
     plane = ControlPlane(tmp_path, apiserver_options=["--no-such-flag"])
-    with pytest.raises(processes.ProgramFailed, match=r"apiserver ended(.|\n)*no-such-flag"):
+    with pytest.raises(child_processes.ProgramFailed, match=r"apiserver ended(.|\n)*no-such-flag"):
         plane.start()
     assert plane.pids() == {}
 
@@ -199,31 +208,38 @@ def test_errors_of_the_api_server_are_told(clean_cluster: ControlPlane) -> None:
 def test_without_go_the_error_says_what_to_install(tmp_path: Path, fake_go: Path) -> None:
     """No Go and an old Go are told apart, and both say which version is needed."""
     (fake_go / "go").write_text("#!/bin/sh\necho go1.19.8\n")
-    with pytest.raises(building.CannotBuild, match=r"version 1\.19\.8.*Go 1\.26\.8 or newer"):
-        building.ensure()
+    with pytest.raises(
+        kubernetes_build.CannotBuild, match=r"version 1\.19\.8.*Go 1\.26\.8 or newer"
+    ):
+        kubernetes_build.ensure()
     (fake_go / "go").unlink()
-    with pytest.raises(building.CannotBuild, match=r"no go command.*Go 1\.26\.8 or newer"):
-        building.ensure()
+    with pytest.raises(kubernetes_build.CannotBuild, match=r"no go command.*Go 1\.26\.8 or newer"):
+        kubernetes_build.ensure()
 
 
 def test_a_failed_build_leaves_nothing_that_looks_finished(fake_go: Path) -> None:
     """The error has the compiler's words; the next build starts afresh and succeeds."""
     (fake_go / "fail").touch()
-    with pytest.raises(building.CannotBuild, match="undefined: nonsense"):
-        building.ensure()
-    assert not building.programs_folder().exists()
+    with pytest.raises(kubernetes_build.CannotBuild, match="undefined: nonsense"):
+        kubernetes_build.ensure()
+    assert not kubernetes_build.programs_folder().exists()
     (fake_go / "fail").unlink()
-    (building.programs_folder().parent / "unfinished-of-a-killed-build").mkdir()
-    built = building.ensure()
-    assert sorted(path.name for path in built.iterdir()) == sorted(building.PROGRAMS)
+    (kubernetes_build.programs_folder().parent / "unfinished-of-a-killed-build").mkdir()
+    built = kubernetes_build.ensure()
+    assert sorted(path.name for path in built.iterdir()) == sorted(kubernetes_build.PROGRAMS)
     assert {path.name for path in built.parent.iterdir()} == {built.name, "lock"}
 
 
-def test_of_two_builds_at_once_one_waits(fake_go: Path) -> None:
+def test_of_two_builds_at_once_one_waits(fake_go: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The second finds what the first has made."""
+    (fake_go / "hold").touch()
     with futures.ThreadPoolExecutor(2) as pool:
-        first, second = pool.map(lambda _: building.ensure(), range(2))
-    assert first == second
+        builds = [pool.submit(kubernetes_build.ensure) for _ in range(2)]
+        try:
+            eventually(lambda: "another build is running" in capsys.readouterr().err)
+        finally:
+            (fake_go / "hold").unlink()
+    assert builds[0].result() == builds[1].result()
     assert (fake_go / "builds").read_text() == "x\n"
 
 
@@ -232,7 +248,7 @@ def fake_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder that is all of PATH, with a go that is quick, and a cache of its own."""
     folder = tmp_path / "bin"
     folder.mkdir()
-    made = " ".join(name.replace("etcd", "server") for name in building.PROGRAMS)
+    made = " ".join(name.replace("etcd", "server") for name in kubernetes_build.PROGRAMS)
     script = GO.replace("HERE", str(folder)).replace("MADE", made)
     (folder / "go").write_text(script)
     (folder / "go").chmod(0o755)
@@ -279,8 +295,8 @@ def deployment(replicas: int) -> api.Object:
 def test_a_long_list_comes_in_parts_of_one_moment(clean_cluster: ControlPlane) -> None:
     """Each object is there once, also one that is deleted while the rest is still to come."""
     clean_cluster.client.create_all(objects.pod(f"p{number}") for number in range(600))
-    found = clean_cluster.client.each("Pod")
-    names = [next(found)["metadata"]["name"]]
+    pods = clean_cluster.client.each("Pod")
+    names = [next(pods)["metadata"]["name"]]
     clean_cluster.client.delete("Pod", "p99", grace_seconds=0)
-    names += [pod["metadata"]["name"] for pod in found]
+    names += [pod["metadata"]["name"] for pod in pods]
     assert sorted(names) == sorted(f"p{number}" for number in range(600))

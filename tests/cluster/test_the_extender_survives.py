@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import json
 import threading
 import time
@@ -10,16 +11,19 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from cluster import api, extending, fake_kubelet, objects
-from cluster.control_plane import ControlPlane
+from cluster import api, objects, pod_phases
+from cluster.control_plane.control_plane import ControlPlane
+from cluster.partage_processes import extender_process
 from tests.cluster import making
 from tests.cluster.making import MEMORY
 
-Maker = Callable[..., extending.Extender]
+Maker = Callable[..., extender_process.Extender]
 
 
 @pytest.fixture
-def plane(clean_cluster: ControlPlane, extender: extending.Extender) -> Iterator[ControlPlane]:
+def plane(
+    clean_cluster: ControlPlane, extender: extender_process.Extender
+) -> Iterator[ControlPlane]:
     """A cluster with Partage's own configuration and one replica."""
     extender.start()
     making.schedule(clean_cluster, extender.port)
@@ -45,7 +49,7 @@ def _written(pod: api.Object) -> dict[str, str]:
     return making.written(pod)
 
 
-def test_state_survives_kill_9(plane: ControlPlane, extender: extending.Extender) -> None:
+def test_state_survives_kill_9(plane: ControlPlane, extender: extender_process.Extender) -> None:
     """What was granted before counts after."""
     plane.client.create(objects.node("n1", cards=1, card_units=16))
     plane.client.create(objects.pod("a", {MEMORY: 10}))
@@ -59,7 +63,7 @@ def test_state_survives_kill_9(plane: ControlPlane, extender: extending.Extender
 
 
 def test_a_repeated_bind_is_a_success_and_changes_nothing(
-    plane: ControlPlane, extender: extending.Extender
+    plane: ControlPlane, extender: extender_process.Extender
 ) -> None:
     """kube-scheduler repeats a bind whose answer it did not get; so after a crash of ours, too."""
     plane.client.create(objects.node("n1", cards=4))
@@ -91,7 +95,7 @@ def _bind_args(pod: api.Object, node: str) -> dict[str, str]:
 
 
 def test_a_bind_of_another_pod_of_that_name_fails_and_leaves_no_trace(
-    plane: ControlPlane, extender: extending.Extender
+    plane: ControlPlane, extender: extender_process.Extender
 ) -> None:
     """The uid decides; the answer is gpushare's."""
     plane.client.create(objects.node("n1", cards=2))
@@ -106,7 +110,7 @@ def test_a_bind_of_another_pod_of_that_name_fails_and_leaves_no_trace(
 
 
 def test_binds_to_one_card_at_once_never_put_it_over(
-    plane: ControlPlane, extender: extending.Extender
+    plane: ControlPlane, extender: extender_process.Extender
 ) -> None:
     """Twelve pods of 3 GiB race for a card of 16: five get it, the others hear why not."""
     plane.client.create(objects.node("n1", cards=1, card_units=16))
@@ -133,7 +137,7 @@ def test_binds_to_one_card_at_once_never_put_it_over(
 
 
 def test_a_pod_that_was_refused_is_tried_again_when_a_hold_of_nobody_expires(
-    plane: ControlPlane, extender: extending.Extender
+    plane: ControlPlane, extender: extender_process.Extender
 ) -> None:
     """Nothing in the cluster changes then, so kube-scheduler has to be told."""
     plane.client.create(objects.node("n1", cards=1, card_units=16))
@@ -147,36 +151,58 @@ def test_a_pod_that_was_refused_is_tried_again_when_a_hold_of_nobody_expires(
     making.bound(plane, "p")  # a hold lasts 15 s; the flush would come after five minutes
 
 
-def test_one_patch_for_a_release_and_none_when_nobody_waits(plane: ControlPlane) -> None:
+def test_one_patch_for_a_release_and_none_when_nobody_waits(
+    plane: ControlPlane, extender: extender_process.Extender
+) -> None:
     """Each patch makes kube-scheduler look at every rejected pod."""
     plane.client.create(objects.node("n1", cards=1, card_units=16))
     for name in ("a", "b"):
         plane.client.create(objects.pod(name, {MEMORY: 8}))
         making.bound(plane, name)
+    plane.stop_scheduler()
+    patches = extender.metric("partage_kicks_total")
     plane.client.delete("Pod", "a", grace_seconds=0)
-    time.sleep(1.5)
-    assert "partage.dev/room-since" not in making.written(plane.client.get("Node", "n1"))
+    making.eventually(lambda: _used_units(extender) == 8)
+    whole = objects.pod("whole", {MEMORY: 16})
+    whole["metadata"]["uid"] = "whole"
+    answer = extender.post("/scheduler/filter", {"Pod": whole, "NodeNames": ["n1"]})
+    assert "n1" in answer["FailedNodes"]
+    released_at = dt.datetime.now(dt.UTC)
+    plane.client.delete("Pod", "b", grace_seconds=0)
+    making.eventually(lambda: _patched_at(plane) > released_at)
+    assert extender.metric("partage_kicks_total") == patches + 1
+
+
+def _used_units(extender: extender_process.Extender) -> int:
+    used: int = extender.get("/gpushare-scheduler/inspect/n1")["nodes"][0]["usedGPU"]
+    return used
+
+
+def _patched_at(plane: ControlPlane) -> dt.datetime:
+    """When the extender last told kube-scheduler of room on the node."""
+    written = making.written(plane.client.get("Node", "n1"))
+    return dt.datetime.fromisoformat(written.get("partage.dev/room-since", "1970-01-01T00:00Z"))
 
 
 def test_deletion_gives_memory_back_only_when_the_containers_have_stopped(
-    plane: ControlPlane, extender: extending.Extender
+    plane: ControlPlane, extender: extender_process.Extender
 ) -> None:
     """A pod in its grace period has its memory."""
     plane.client.create(objects.node("n1", cards=1, card_units=16))
     plane.client.create(objects.pod("a", {MEMORY: 16}))
     making.bound(plane, "a")
-    fake_kubelet.run(plane.client, "a")
+    pod_phases.run(plane.client, "a")
     plane.client.delete("Pod", "a")
     plane.client.create(objects.pod("b", {MEMORY: 16}))
     making.eventually(lambda: making.events(plane, "b"))
     assert making.node_of(plane, "b") == ""
     assert extender.get("/gpushare-scheduler/inspect/n1")["nodes"][0]["usedGPU"] == 16
-    fake_kubelet.finish_deletion(plane.client, "a")
+    pod_phases.finish_deletion(plane.client, "a")
     making.bound(plane, "b")
 
 
 def test_why_a_pod_waits_is_told_per_node_and_card(
-    plane: ControlPlane, extender: extending.Extender
+    plane: ControlPlane, extender: extender_process.Extender
 ) -> None:
     """In the words of filter, with the numbers, and with what would fit."""
     plane.client.create(objects.node("n1", cards=2, card_units=16))
@@ -185,10 +211,12 @@ def test_why_a_pod_waits_is_told_per_node_and_card(
         making.bound(plane, f"a{i}")
     plane.client.create(objects.pod("p", {MEMORY: 9}))
     making.eventually(lambda: making.events(plane, "p"))
-    told = extender.get("/explain/default/p")
-    assert told["summary"].startswith("not now: container main: asks for 9216 MiB; card 0 has 6144")
-    assert told["would_fit"] == "6144 MiB instead of 9216"
-    (node,) = told["nodes"]
+    explanation = extender.get("/explain/default/p")
+    assert explanation["summary"].startswith(
+        "not now: container main: asks for 9216 MiB; card 0 has 6144"
+    )
+    assert explanation["would_fit"] == "6144 MiB instead of 9216"
+    (node,) = explanation["nodes"]
     assert (node["node"], node["reason"]) == ("n1", "no GPU has enough free memory")
     assert [lack["short"] for lack in node["shortages"]] == [3072, 3072]
     assert extender.get("/explain/default/gone") == {"error": "there is no pod default/gone"}
@@ -225,7 +253,7 @@ def test_the_second_replica_takes_over_after_kill_9(
 
 
 def test_a_damaged_record_counts_on_every_card(
-    plane: ControlPlane, extender: extending.Extender
+    plane: ControlPlane, extender: extender_process.Extender
 ) -> None:
     """A tenant who edits his annotation gains nothing by it, and after a restart even less."""
     plane.client.create(objects.node("n1", cards=2, card_units=16))
@@ -253,7 +281,7 @@ def test_a_more_important_pod_evicts_whoever_stands_on_its_card(plane: ControlPl
     making.eventually(lambda: _is_leaving(plane, "large"))
     assert not _is_leaving(plane, "small")
     with contextlib.suppress(api.ApiError):  # a pod that never ran may be gone at once
-        fake_kubelet.finish_deletion(plane.client, "large")
+        pod_phases.finish_deletion(plane.client, "large")
     making.bound(plane, "urgent")
 
 
@@ -269,5 +297,5 @@ def _priority(plane: ControlPlane, name: str, value: int) -> None:
 
 
 def _is_leaving(plane: ControlPlane, name: str) -> bool:
-    found = [pod for pod in plane.client.list_all("Pod") if pod["metadata"]["name"] == name]
-    return not found or "deletionTimestamp" in found[0]["metadata"]
+    named = [pod for pod in plane.client.list_all("Pod") if pod["metadata"]["name"] == name]
+    return not named or "deletionTimestamp" in named[0]["metadata"]

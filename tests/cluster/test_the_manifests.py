@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import os
 import subprocess
@@ -12,24 +11,27 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cluster import api, extending, objects, processes, scheduling
-from cluster.control_plane import ControlPlane
-from cluster.node import Node
-from native import refreshing
+from cluster import api, child_processes, objects
+from cluster.control_plane import scheduler_config
+from cluster.control_plane.control_plane import ControlPlane
+from cluster.node.node import Node
+from cluster.partage_processes import extender_process
+from native import parts
 from partage.core import cards
-from partage.dialects import base, registry
-from tests.cluster import escapes, installing, making
+from partage.dialects import contract, registry
+from tests.cluster import escapes, installing, making, service_accounts
 from tests.cluster.making import MEMORY
 
-EXTENDER, AGENT = "extender.yaml", "agent.yaml"
+EXTENDER, AGENT, ADMISSION = "extender.yaml", "agent.yaml", "admission.yaml"
+WEBHOOKS, POLICIES = "admission-webhooks.yaml", "guard.yaml"
 GUARD = "agent-guard.yaml"
 DROP_IN = "gpushare-drop-in.yaml"
 PLUGIN = "gpushare-device-plugin"
 SYSTEM = installing.SYSTEM
-SIMSMI = refreshing.LIB / "simulated" / "simsmi"
+SIMSMI = parts.LIB / "simulated" / "simsmi"
 
 
-@pytest.mark.parametrize("name", [EXTENDER, AGENT, GUARD, DROP_IN])
+@pytest.mark.parametrize("name", [EXTENDER, AGENT, ADMISSION, WEBHOOKS, POLICIES, GUARD, DROP_IN])
 def test_manifests_are_accepted_without_a_word_that_nobody_knows(
     clean_cluster: ControlPlane, name: str
 ) -> None:
@@ -51,8 +53,8 @@ def test_the_extender_works_with_the_rights_of_its_service_account(
     plane = clean_cluster
     installing.apply(plane, installing.manifests(EXTENDER))
     kubeconfig = tmp_path / "kubeconfig"
-    kubeconfig.write_text(_as_service_account(plane, "partage-extender"))
-    extender = extending.Extender(tmp_path, kubeconfig, options=("--leader-elect",))
+    kubeconfig.write_text(service_accounts.kubeconfig(plane, "partage-extender"))
+    extender = extender_process.Extender(tmp_path, kubeconfig, options=("--leader-elect",))
     try:
         extender.start()
         making.schedule(plane, extender.port)
@@ -72,24 +74,27 @@ def test_the_extender_works_with_the_rights_of_its_service_account(
 def test_in_gpushares_place_it_works_with_gpushares_rights_and_says_what_is_missing(
     clean_cluster: ControlPlane, tmp_path: Path
 ) -> None:
-    """The role of its manifest: no ConfigMaps, no patch of nodes or of the status of pods."""
+    """The role of its manifest: no ConfigMaps, no namespaces, no patch of nodes or of pods."""
     plane = clean_cluster
     for manifest in installing.manifests(DROP_IN, component="gpushare-schd-extender"):
         if manifest["kind"] == "ClusterRole":
-            nodes, pods, binding, _status, _configmaps = manifest["rules"]
+            nodes, pods, binding, _status, _configmaps, _namespaces = manifest["rules"]
             nodes["verbs"].remove("patch")
             manifest["rules"] = [nodes, pods, binding]
         plane.client.create(manifest)
     kubeconfig = tmp_path / "kubeconfig"
-    kubeconfig.write_text(_as_service_account(plane, "gpushare-schd-extender"))
-    extender = extending.Extender(tmp_path, kubeconfig)
+    kubeconfig.write_text(service_accounts.kubeconfig(plane, "gpushare-schd-extender"))
+    extender = extender_process.Extender(tmp_path, kubeconfig)
     try:
         extender.start()
-        plane.start_scheduler(scheduling.gpushare(plane.kubeconfig, port=extender.port))
+        plane.start_scheduler(scheduler_config.gpushare(plane.kubeconfig, port=extender.port))
         plane.client.create(objects.node("n1", cards=2, card_units=16))
         plane.client.create(objects.pod("p", {MEMORY: 10}))
         making.bound(plane, "p")
-        assert "allow list and watch" in extender.log(lines=1000)
+        said = extender.log(lines=1000)
+        assert "grants also cards that are listed as unhealthy there: allow list and watch" in said
+        assert "the totals of namespaces do not hold, and nobody is limited: allow list" in said
+        assert extender.metric("partage_namespaces_read") == 0
     finally:
         extender.close()
 
@@ -105,7 +110,10 @@ def test_the_extenders_service_account_may_do_nothing_else(clean_cluster: Contro
         ("update", "configmaps"),
         ("delete", "nodes"),
     ):
-        assert not _may(clean_cluster, "partage-extender", verb, resource), (verb, resource)
+        assert not service_accounts.may(clean_cluster, "partage-extender", verb, resource), (
+            verb,
+            resource,
+        )
 
 
 @pytest.mark.parametrize(("name", "account"), [(AGENT, "partage-agent"), (DROP_IN, PLUGIN)])
@@ -125,16 +133,18 @@ def test_the_agents_service_account_may_do_nothing_else(
         ("delete", "configmaps"),
         ("list", "configmaps"),
     ):
-        assert not _may(clean_cluster, account, verb, resource), (verb, resource)
-    assert _may(clean_cluster, account, "patch", "configmaps")
-    assert not _may(clean_cluster, account, "patch", "configmaps", namespace="default")
+        assert not service_accounts.may(clean_cluster, account, verb, resource), (verb, resource)
+    assert service_accounts.may(clean_cluster, account, "patch", "configmaps")
+    assert not service_accounts.may(
+        clean_cluster, account, "patch", "configmaps", namespace="default"
+    )
 
 
 @pytest.mark.parametrize(("name", "account"), [(AGENT, "partage-agent"), (DROP_IN, PLUGIN)])
 def test_the_agent_runs_as_its_manifest_says(
     clean_nodes: tuple[Node, Node], tmp_path: Path, name: str, account: str
 ) -> None:
-    """A pod with one capability and its own account: it fences, marks, ends, tells of sickness."""
+    """A pod with one capability and its own account: it fences, marks, ends, and tells problems."""
     node, plane = clean_nodes[0], clean_nodes[0].plane
     with _agent_in_a_pod(node, name, tmp_path) as agent:
         assert agent["spec"]["serviceAccountName"] == account
@@ -151,10 +161,10 @@ def test_the_agent_runs_as_its_manifest_says(
         making.eventually(lambda: "it was ended" in "".join(making.events(plane, "greedy")))
         plane.client.delete("ConfigMap", escapes.NAME)
         _simsmi(node, "xid", "0", "48")
-        making.eventually(lambda: "is sick" in "".join(making.events(plane, "tenant")))
-        making.eventually(lambda: _sick_list(plane, node) == "0")
+        making.eventually(lambda: "is unhealthy" in "".join(making.events(plane, "tenant")))
+        making.eventually(lambda: _unhealthy_list(plane, node) == "0")
         _simsmi(node, "heal", "0")
-        making.eventually(lambda: _sick_list(plane, node) == "", patience_s=90)
+        making.eventually(lambda: _unhealthy_list(plane, node) == "", patience_s=90)
         (container,) = agent["spec"]["containers"]
         log = node.logs(agent["metadata"]["name"], container["name"], namespace=SYSTEM)
         assert "starts: cards" in log
@@ -167,9 +177,11 @@ def test_the_schedulers_configuration_names_every_resource_and_is_accepted(
     """With nothing changed but where kube-scheduler finds its files."""
     text = (installing.DEPLOY / "scheduler-config.yaml").read_text()
     (extender,) = yaml.safe_load(text)["extenders"]
-    assert sorted(r["name"] for r in extender["managedResources"]) == list(scheduling.resources())
+    assert sorted(r["name"] for r in extender["managedResources"]) == list(
+        scheduler_config.resources()
+    )
     ignored = {r["name"] for r in extender["managedResources"] if r["ignoredByScheduler"]}
-    assert ignored == set(scheduling.resources()) - _on_nodes()
+    assert ignored == set(scheduler_config.resources()) - _on_nodes()
     read = yaml.safe_load(text)
     read["clientConnection"]["kubeconfig"] = str(clean_cluster.kubeconfig)
     del read["extenders"][0]["tlsConfig"]  # names files of a control plane's machine
@@ -189,7 +201,7 @@ def test_an_agent_changes_its_own_node_and_nothing_that_pods_run(
     made = plane.client.create(agent)
     plane.client.create_all(objects.pod(f"p{i}", node_name=f"node-{i}") for i in (1, 2))
     kubeconfig = tmp_path / "kubeconfig"
-    kubeconfig.write_text(_as_service_account(plane, "partage-agent", made))
+    kubeconfig.write_text(service_accounts.kubeconfig(plane, "partage-agent", made))
     client = api.Api.of(kubeconfig)
     note: api.Object = {"metadata": {"annotations": {"partage.dev/tried": "yes"}}}
     making.eventually(lambda: _refused(client, "Pod", "p2", note))  # when the policy is in force
@@ -212,35 +224,19 @@ def _refused(client: api.Api, kind: str, name: str, change: api.Object) -> bool:
     return False
 
 
-def _may(
-    plane: ControlPlane, account: str, verb: str, resource: str, *, namespace: str = SYSTEM
-) -> bool:
-    """Whether a service account may do something, as the API server sees it."""
-    kind, _, part = resource.partition("/")
-    asked = {"verb": verb, "resource": kind, "subresource": part, "namespace": namespace}
-    user = f"system:serviceaccount:{SYSTEM}:{account}"
-    review = {
-        "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SubjectAccessReview",
-        "spec": {"user": user, "resourceAttributes": asked},
-    }
-    path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
-    return bool(plane.client.call("POST", path, review)["status"]["allowed"])
-
-
 def _on_nodes() -> set[str]:
     """All resources that nodes have by their agents in some dialect, by plugins or without."""
     node = cards.Node(name="n", cards=(cards.Card(uuid="GPU-0", index=0, memory_mib=16384),))
     names = [dialect.name for dialect in registry.DIALECTS]
-    return {*registry.offered(node, base.Settings(), names), *registry.reported(node, names)}
+    return {*registry.offered(node, contract.Settings(), names), *registry.reported(node, names)}
 
 
 @contextlib.contextmanager
 def _agent_in_a_pod(node: Node, name: str, folder: Path) -> Iterator[api.Object]:
     """The agent of a manifest on a node, with an extender and a scheduler; its pod."""
-    plane, port = node.plane, processes.Port()
-    extender = extending.Extender(folder, plane.kubeconfig)
-    made = {each["kind"]: each for each in installing.manifests(name, _component(name))}
+    plane, port = node.plane, child_processes.Port()
+    extender = extender_process.Extender(folder, plane.kubeconfig)
+    made = {manifest["kind"]: manifest for manifest in installing.manifests(name, _component(name))}
     daemon_set = installing.on_node(made.pop("DaemonSet"), node, port.number)
     selector = daemon_set["spec"]["template"]["spec"]["nodeSelector"]
     try:
@@ -265,7 +261,7 @@ def _component(name: str) -> str:
 def _schedule(plane: ControlPlane, name: str, port: int) -> None:
     """With gpushare's configuration, or with ours."""
     if name == DROP_IN:
-        plane.start_scheduler(scheduling.gpushare(plane.kubeconfig, port=port))
+        plane.start_scheduler(scheduler_config.gpushare(plane.kubeconfig, port=port))
     else:
         making.schedule(plane, port, advertised=_on_nodes())
 
@@ -275,7 +271,7 @@ def _ready(plane: ControlPlane, daemon_set: api.Object) -> api.Object | None:
     labels = daemon_set["spec"]["selector"]["matchLabels"]
     selector = ",".join(f"{name}={text}" for name, text in labels.items())
     pods = plane.client.list_all("Pod", SYSTEM, selector=selector)
-    states = [each for pod in pods for each in pod["status"].get("containerStatuses", [])]
+    states = [status for pod in pods for status in pod["status"].get("containerStatuses", [])]
     return pods[0] if len(pods) == 1 and states and states[0]["ready"] else None
 
 
@@ -285,8 +281,10 @@ def _where(agent: api.Object) -> dict[str, str]:
 
 
 def _capabilities(agent: api.Object) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = agent["spec"]["containers"][0]["securityContext"]["capabilities"]
-    return found
+    capabilities: dict[str, list[str]] = agent["spec"]["containers"][0]["securityContext"][
+        "capabilities"
+    ]
+    return capabilities
 
 
 def _tenant(name: str, selector: dict[str, str]) -> api.Object:
@@ -309,12 +307,12 @@ def _simsmi(node: Node, *arguments: str) -> None:
     subprocess.run([SIMSMI, *arguments], env={**os.environ, **node.environment}, check=True)
 
 
-def _sick_list(plane: ControlPlane, node: Node) -> str:
+def _unhealthy_list(plane: ControlPlane, node: Node) -> str:
     try:
-        found = plane.client.get("ConfigMap", f"unhealthy-gpu-{node.name}", SYSTEM)
+        unhealthy = plane.client.get("ConfigMap", f"unhealthy-gpu-{node.name}", SYSTEM)
     except api.ApiError:
         return ""
-    return str(found["data"]["gpus"])
+    return str(unhealthy["data"]["gpus"])
 
 
 def _uninstall(plane: ControlPlane, daemon_set: api.Object, node: Node) -> None:
@@ -325,17 +323,3 @@ def _uninstall(plane: ControlPlane, daemon_set: api.Object, node: Node) -> None:
     gone: api.Object = {"metadata": {"labels": dict.fromkeys(selector)}}
     plane.client.patch("Node", node.name, gone)
     making.eventually(lambda: _ready(plane, daemon_set) is None)
-
-
-def _as_service_account(plane: ControlPlane, name: str, pod: api.Object | None = None) -> str:
-    """A kubeconfig with a token of the account, as a pod has it or as nobody in particular."""
-    path = f"/api/v1/namespaces/kube-system/serviceaccounts/{name}/token"
-    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-    if pod is not None:
-        of = {key: pod["metadata"][key] for key in ("name", "uid")}
-        request["spec"] = {"boundObjectRef": {"apiVersion": "v1", "kind": "Pod", **of}}
-    token = plane.client.call("POST", path, request)["status"]["token"]
-    read = yaml.safe_load(plane.kubeconfig.read_text())
-    read["users"][0]["user"] = {"token": token}
-    assert base64.b64decode(read["clusters"][0]["cluster"]["certificate-authority-data"])
-    return yaml.safe_dump(read)

@@ -24,11 +24,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from cluster import api, extending, fault_proxy, faults, objects
-from cluster.control_plane import SCHEDULER, ControlPlane
+from cluster import api, objects
+from cluster.control_plane.control_plane import SCHEDULER, ControlPlane
+from cluster.faults import fault_proxy, faults
+from cluster.partage_processes import extender_process
 from partage.core import cards, fleet
-from partage.dialects import base, nodes, pods
-from partage.scheduler import mirror, units
+from partage.dialects import contract, memory_units, nodes, pods
+from partage.scheduler.mirror import mirror
 from tests.cluster import making
 
 NODES, CARDS, CARD_MIB = 40, 4, 16384
@@ -71,15 +73,15 @@ def between(clean_cluster: ControlPlane, tmp_path: Path) -> Iterator[fault_proxy
 
 
 @pytest.fixture
-def behind(between: fault_proxy.FaultProxy, tmp_path: Path) -> Iterator[extending.Extender]:
+def behind(between: fault_proxy.FaultProxy, tmp_path: Path) -> Iterator[extender_process.Extender]:
     """An extender that reaches the API server through the proxy."""
-    extender = extending.Extender(tmp_path, between.kubeconfig)
+    extender = extender_process.Extender(tmp_path, between.kubeconfig)
     yield extender
     extender.close()
 
 
 def test_no_card_is_ever_over_and_in_the_end_all_that_fits_is_bound(
-    clean_cluster: ControlPlane, between: fault_proxy.FaultProxy, behind: extending.Extender
+    clean_cluster: ControlPlane, between: fault_proxy.FaultProxy, behind: extender_process.Extender
 ) -> None:
     """600 pods on 40 nodes, the extender killed at random, the API server away again and again."""
     plane, source = clean_cluster, random.Random(20)
@@ -90,8 +92,11 @@ def test_no_card_is_ever_over_and_in_the_end_all_that_fits_is_bound(
     storm.create_all()
     storm.rage(STORM_S)
     making.eventually(lambda: _settled(storm.sample()), patience_s=PATIENCE_S, why=storm.remains)
+    plane.stop_scheduler()  # so that no other Binding comes
+    making.eventually(lambda: behind.metric("partage_bindings_in_flight") == 0)
+    answered = between.count(faults.BINDINGS)
     storm.late.end()  # whatever was held back comes now
-    time.sleep(1)
+    making.eventually(lambda: between.count(faults.BINDINGS) >= answered + storm.late.hits)
     everything = storm.sample()
     bound = [pod for pod in everything if pod["spec"].get("nodeName")]
     assert len(bound) > PODS // 2
@@ -109,7 +114,7 @@ class _Storm:
     def __init__(
         self,
         plane: ControlPlane,
-        extender: extending.Extender,
+        extender: extender_process.Extender,
         between: fault_proxy.FaultProxy,
         source: random.Random,
     ) -> None:
@@ -142,7 +147,7 @@ class _Storm:
     def _refuse(self) -> None:
         self._between.refuse_connections()
         self._between.cut_connections()
-        time.sleep(1)
+        time.sleep(1)  # this is how long it is out of reach
         self._between.accept_connections()
 
     def _pause(self) -> None:
@@ -157,9 +162,9 @@ class _Storm:
     def sample(self) -> list[api.Object]:
         """All pods at one moment, after checking what must hold at every moment."""
         self._keep_scheduler()
-        found = self._plane.client.list_all("Pod")
-        _check([pod for pod in found if pod["spec"].get("nodeName")])
-        return found
+        pods_now = self._plane.client.list_all("Pod")
+        _check([pod for pod in pods_now if pod["spec"].get("nodeName")])
+        return pods_now
 
     def _keep_scheduler(self) -> None:
         """Start it again if it has ended, as the kubelet of its node would.
@@ -172,10 +177,10 @@ class _Storm:
 
     def remains(self) -> str:
         """Which pods wait though they would fit, and what the extender said last."""
-        found = self.sample()
-        world = _rebuilt(found)
-        waiting = [pod for pod in found if not pod["spec"].get("nodeName")]
-        names = [p["metadata"]["name"] for p in waiting if _fits(world, _read(p))]
+        pods_now = self.sample()
+        fleet_mirror = _rebuilt(pods_now)
+        waiting = [pod for pod in pods_now if not pod["spec"].get("nodeName")]
+        names = [p["metadata"]["name"] for p in waiting if _fits(fleet_mirror, _read(p))]
         events = [f"{name}: {making.events(self._plane, name)[-1:]}" for name in names]
         return "\n".join([*events, self._extender.log()])
 
@@ -189,7 +194,7 @@ class _Storm:
     def _crash(self, end: float) -> None:
         source = random.Random(3)
         while time.monotonic() < end:
-            time.sleep(source.uniform(0.2, 4))
+            time.sleep(source.uniform(0.2, 4))  # a crash at any moment
             self._extender.kill()
             self.crashes += 1
             self._extender.start(ready=False)
@@ -199,11 +204,11 @@ class _Storm:
 
 
 def _node(number: int) -> api.Object:
-    there = [
+    node_cards = [
         cards.Card(uuid=f"GPU-{number}-{i}", index=i, memory_mib=CARD_MIB, model="Simulated")
         for i in range(CARDS)
     ]
-    written = {nodes.CARDS: nodes.encode(there)}
+    written = {nodes.CARDS: nodes.encode(node_cards)}
     return objects.node(f"node-{number:02}", cards=0, annotations=written)
 
 
@@ -227,27 +232,27 @@ def _check(bound: list[api.Object]) -> None:
     assert not [uuid for uuid, alone in tenants.items() if any(alone) and len(alone) > 1]
 
 
-def _settled(found: list[api.Object]) -> bool:
+def _settled(pods_now: list[api.Object]) -> bool:
     """Whether no pod waits that would fit."""
-    world = _rebuilt(found)
-    waiting = [_read(pod) for pod in found if not pod["spec"].get("nodeName")]
-    return not any(_fits(world, pod) for pod in waiting)
+    fleet_mirror = _rebuilt(pods_now)
+    waiting = [_read(pod) for pod in pods_now if not pod["spec"].get("nodeName")]
+    return not any(_fits(fleet_mirror, pod) for pod in waiting)
 
 
-def _rebuilt(found: list[api.Object]) -> mirror.Mirror:
-    world = mirror.Mirror(fleet.standard(), units.Unit(base.Settings()))
+def _rebuilt(pods_now: list[api.Object]) -> mirror.Mirror:
+    fleet_mirror = mirror.Mirror(fleet.standard(), memory_units.Unit(contract.Settings()))
     for number in range(NODES):
-        world.nodes.put(msgspec.convert(_node(number), nodes.Node))
-    for pod in found:
-        world.pods.put(_read(pod))
-    assert len(world.problems) == 0
-    return world
+        fleet_mirror.nodes.put(msgspec.convert(_node(number), nodes.Node))
+    for pod in pods_now:
+        fleet_mirror.pods.put(_read(pod))
+    assert len(fleet_mirror.problems) == 0
+    return fleet_mirror
 
 
-def _fits(world: mirror.Mirror, pod: pods.Pod) -> bool:
-    demand = world.demand(pod)
+def _fits(fleet_mirror: mirror.Mirror, pod: pods.Pod) -> bool:
+    demand = fleet_mirror.demand(pod)
     assert demand is not None
-    return bool(world.fleet.best(demand))
+    return bool(fleet_mirror.fleet.best(demand))
 
 
 def _read(pod: dict[str, Any]) -> pods.Pod:

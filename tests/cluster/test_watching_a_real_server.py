@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import collections
 import contextlib
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from typing import Any
 
 import pytest
 
 from cluster import objects
-from cluster.control_plane import ControlPlane
+from cluster.control_plane.control_plane import ControlPlane
 from partage.dialects import pods
 from partage.kube import api as kube
-from partage.kube import credentials, lease, reflector
 from partage.kube import errors as kube_errors
+from partage.kube import lease
+from partage.kube.auth import credentials
+from partage.kube.reflection import reflector
+
+Sleep = Callable[[float], Awaitable[None]]
 
 
 class Sink:
@@ -39,15 +44,17 @@ class Sink:
 @pytest.fixture
 async def api(clean_cluster: ControlPlane) -> AsyncIterator[kube.Api]:
     """A client, by the kubeconfig."""
-    known = credentials.load(str(clean_cluster.kubeconfig))
-    async with kube.Api(known) as connected:
+    login = credentials.load(str(clean_cluster.kubeconfig))
+    async with kube.Api(login) as connected:
         yield connected
 
 
 @contextlib.asynccontextmanager
-async def _watching(api: kube.Api, sink: Sink) -> AsyncIterator[reflector.Reflector[pods.Pod]]:
+async def _watching(
+    api: kube.Api, sink: Sink, *, sleep: Sleep = asyncio.sleep
+) -> AsyncIterator[reflector.Reflector[pods.Pod]]:
     watching = reflector.Reflector(
-        api, "/api/v1/pods", pods.Pod, sink, key=lambda pod: pod.metadata.uid
+        api, "/api/v1/pods", pods.Pod, sink, key=lambda pod: pod.metadata.uid, sleep=sleep
     )
     async with _going_on(watching):
         yield watching
@@ -72,7 +79,7 @@ async def _eventually(check: Callable[[], bool]) -> None:
     pytest.fail("still not so after a minute")
 
 
-async def _there(plane: ControlPlane) -> dict[str, str]:
+async def _names(plane: ControlPlane) -> dict[str, str]:
     listed = await asyncio.to_thread(plane.client.list_all, "Pod")
     return {pod["metadata"]["uid"]: pod["metadata"]["name"] for pod in listed}
 
@@ -103,15 +110,21 @@ async def test_a_restart_of_the_server_loses_nothing(
 ) -> None:
     """The watch goes on where it was, or starts over."""
     await _create(clean_cluster, "a", "b")
-    sink = Sink()
-    async with _watching(api, sink):
+    sink, failed = Sink(), asyncio.Event()
+
+    async def pause(seconds: float) -> None:
+        failed.set()
+        await asyncio.sleep(seconds)
+
+    async with _watching(api, sink, sleep=pause):
+        failed.clear()
         await asyncio.to_thread(getattr(clean_cluster, how))
-        await asyncio.sleep(0.5)
+        await asyncio.wait_for(failed.wait(), 30)  # it has seen that the server is away
         await asyncio.to_thread(clean_cluster.start_apiserver)
         await _delete(clean_cluster, "a")
         await _create(clean_cluster, "c")
-        there = await _there(clean_cluster)
-        await _eventually(lambda: sink.names == there)
+        names = await _names(clean_cluster)
+        await _eventually(lambda: sink.names == names)
 
 
 async def test_what_vanished_in_a_compacted_past_is_dropped(
@@ -126,10 +139,10 @@ async def test_what_vanished_in_a_compacted_past_is_dropped(
         await _delete(clean_cluster, f"p{i}")
     await _create(clean_cluster, "p0")
     await asyncio.to_thread(clean_cluster.compact_etcd)
-    there = await _there(clean_cluster)
-    assert len(there) == 16
+    names = await _names(clean_cluster)
+    assert len(names) == 16
     async with _going_on(watching):
-        await _eventually(lambda: sink.names == there)
+        await _eventually(lambda: sink.names == names)
         await _create(clean_cluster, "late")
         await _eventually(lambda: "late" in sink.names.values())
         assert watching.gaps >= 1
@@ -185,6 +198,15 @@ async def test_of_two_candidates_one_leads_and_the_other_follows(
 ) -> None:
     """A lease that is given back is taken at once."""
     await asyncio.to_thread(_forget_lease, clean_cluster)
+    rounds: collections.Counter[str] = collections.Counter()
+
+    def counting(name: str) -> Sleep:
+        async def sleep(seconds: float) -> None:
+            rounds[name] += 1
+            await asyncio.sleep(seconds)
+
+        return sleep
+
     both = [
         lease.Lease(
             api,
@@ -193,13 +215,15 @@ async def test_of_two_candidates_one_leads_and_the_other_follows(
             identity=name,
             duration_s=10.0,
             renew_s=0.2,
+            sleep=counting(name),
         )
         for name in ("one", "two")
     ]
-    running = [asyncio.create_task(each.run()) for each in both]
-    await _eventually(lambda: any(each.leading for each in both))
-    await asyncio.sleep(0.5)
-    (leader,) = [each for each in both if each.leading]
+    running = [asyncio.create_task(candidate.run()) for candidate in both]
+    await _eventually(lambda: any(candidate.leading for candidate in both))
+    before = rounds.copy()  # the round that each is in may have begun before
+    await _eventually(lambda: all(rounds[name] >= before[name] + 2 for name in ("one", "two")))
+    (leader,) = [candidate for candidate in both if candidate.leading]
     place = both.index(leader)
     running[place].cancel()
     with contextlib.suppress(asyncio.CancelledError):

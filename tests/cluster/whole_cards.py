@@ -13,8 +13,8 @@ from typing import Any, Self
 
 import grpc
 
-from cluster import simulated_cards
-from cluster.node import Node
+from cluster.node import simulated_cards
+from cluster.node.node import Node
 from partage.kubelet.wire import device_plugin_pb2 as messages
 
 RESOURCE = "nvidia.com/gpu"
@@ -44,10 +44,10 @@ class WholeCards:
                 request_serializer=messages.RegisterRequest.SerializeToString,
                 response_deserializer=messages.Empty.FromString,
             )
-            asked = messages.RegisterRequest(
+            registration = messages.RegisterRequest(
                 version="v1beta1", endpoint=_SOCKET, resource_name=RESOURCE
             )
-            register(asked, timeout=30)
+            register(registration, timeout=30)
         return self
 
     def __exit__(
@@ -56,27 +56,29 @@ class WholeCards:
         self._over.set()
         self._server.stop(grace=None).wait()
 
-    def _options(self, _asked: Any, _context: grpc.ServicerContext) -> messages.DevicePluginOptions:
+    def _options(
+        self, _request: Any, _context: grpc.ServicerContext
+    ) -> messages.DevicePluginOptions:
         return messages.DevicePluginOptions()
 
     def _list(
-        self, _asked: Any, _context: grpc.ServicerContext
+        self, _request: Any, _context: grpc.ServicerContext
     ) -> Iterator[messages.ListAndWatchResponse]:
         devices = [messages.Device(ID=uuid, health="Healthy") for uuid in self._uuids]
         yield messages.ListAndWatchResponse(devices=devices)
         self._over.wait()
 
     def _allocate(
-        self, asked: messages.AllocateRequest, _context: grpc.ServicerContext
+        self, request: messages.AllocateRequest, _context: grpc.ServicerContext
     ) -> messages.AllocateResponse:
         answers = [
             messages.ContainerAllocateResponse(
                 cdi_devices=[
                     messages.CDIDevice(name=f"{simulated_cards.KIND}={uuid}")
-                    for uuid in each.devices_ids
+                    for uuid in container.devices_ids
                 ]
             )
-            for each in asked.container_requests
+            for container in request.container_requests
         ]
         return messages.AllocateResponse(container_responses=answers)
 

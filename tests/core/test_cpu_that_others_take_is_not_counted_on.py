@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partage.core import cards, demands, fleet, mixes
+from partage.core import cards, demand_mix, demands
+from partage.core import fleet as fleets
 from partage.core.policies import contention, priced, stranding
-from tests.core.making import fleet_of, node, pod, whole
+from tests.core.small_fleets import fleet_of, node, pod, whole
 
 WITH_CARDS: stranding.Load = (1.0, 10_000, 10)
 SMALL_RIVALS: stranding.Load = (0.0, 16_000, 5)
@@ -105,19 +106,19 @@ def test_spare_cpu_in_small_pieces_does_not_feed_rivals() -> None:
     assert contention.learn(loads, [needy, *[(0.0, 10_000)] * 10]) is not None
 
 
-def _world(*, rivals: int, cpu_milli: dict[str, int]) -> fleet.Fleet:
+def _fleet(*, rivals: int, cpu_milli: dict[str, int]) -> fleets.Fleet:
     """A fleet of n0 (2 cards) and n1 (4 cards) that met 20 pods with a card and some without."""
-    world = fleet_of(
+    fleet = fleet_of(
         _with_cpu(node("n0", 100, 100), cpu_milli["n0"]),
         _with_cpu(node("n1", 100, 100, 100, 100), cpu_milli["n1"]),
         default="priced",
     )
-    mix = mixes.Mix()
-    for one in [pod(whole(), cpu_milli=10_000)] * 20 + [_cpu_only(16_000)] * rivals:
-        mix.add(one)
-    for _ in world.set_policy(priced.Priced(priced.learn(mix, world.states()))):
+    mix = demand_mix.Mix()
+    for arrival in [pod(whole(), cpu_milli=10_000)] * 20 + [_cpu_only(16_000)] * rivals:
+        mix.add(arrival)
+    for _ in fleet.set_policy(priced.Priced(priced.learn(mix, fleet.states()))):
         pass
-    return world
+    return fleet
 
 
 def _with_cpu(facts: cards.Node, free_cpu_milli: int) -> cards.Node:
@@ -133,24 +134,24 @@ def test_priced_uses_cpu_that_others_would_take_and_leaves_what_they_cannot() ->
     card = pod(whole(), cpu_milli=10_000)
     cpu_milli = {"n0": 20_000, "n1": 40_000}
 
-    assert _world(rivals=0, cpu_milli=cpu_milli).best(card) == ["n0"]
-    assert _world(rivals=20, cpu_milli=cpu_milli).best(card) == ["n1"]
+    assert _fleet(rivals=0, cpu_milli=cpu_milli).best(card) == ["n0"]
+    assert _fleet(rivals=20, cpu_milli=cpu_milli).best(card) == ["n1"]
 
 
 def test_rivals_change_nothing_where_cpu_is_plenty() -> None:
     """With CPU for all, the order of nodes is that of a mix without rivals."""
     card, cpu_milli = pod(whole(), cpu_milli=10_000), {"n0": 100_000, "n1": 200_000}
 
-    for asked in (card, _cpu_only(16_000)):
-        alone = _world(rivals=0, cpu_milli=cpu_milli).best(asked, limit=0)
-        assert _world(rivals=20, cpu_milli=cpu_milli).best(asked, limit=0) == alone
+    for demand in (card, _cpu_only(16_000)):
+        alone = _fleet(rivals=0, cpu_milli=cpu_milli).best(demand, limit=0)
+        assert _fleet(rivals=20, cpu_milli=cpu_milli).best(demand, limit=0) == alone
 
 
 def test_nodes_that_do_not_tell_their_cpu_are_no_part_of_the_balance() -> None:
     """A lesson can be learned from them, and it says nothing of CPU."""
-    world = fleet_of(node("n0", 100, 100), default="priced")
-    mix = mixes.Mix()
-    for one in [pod(whole(), cpu_milli=10_000)] * 20 + [_cpu_only(16_000)] * 20:
-        mix.add(one)
+    fleet = fleet_of(node("n0", 100, 100), default="priced")
+    mix = demand_mix.Mix()
+    for arrival in [pod(whole(), cpu_milli=10_000)] * 20 + [_cpu_only(16_000)] * 20:
+        mix.add(arrival)
 
-    assert priced.learn(mix, world.states()).contended is None
+    assert priced.learn(mix, fleet.states()).contended is None

@@ -9,15 +9,17 @@ import msgspec
 from hypothesis import stateful
 from hypothesis import strategies as st
 
-from partage.core import cards, demands, fleet, grants, inventory, refusals, rooms
-from partage.core.policies import base, binpack, contention, priced, prices, spread, stranding
-from tests import strategies
+from partage.core import cards, demands, grants, inventory, refusals
+from partage.core import fleet as fleets
+from partage.core.placement import rooms
+from partage.core.policies import binpack, contention, contract, priced, prices, spread, stranding
+from tests import examples, strategies
 
 _NODE_NAMES = [f"n{i}" for i in range(4)]
 _POLICIES = ["priced", "binpack", "spread"]
 
 
-def _policies(lesson: priced.Lesson) -> list[base.Policy[Any]]:
+def _policies(lesson: priced.Lesson) -> list[contract.Policy[Any]]:
     return [priced.Priced(lesson), binpack.Binpack(), spread.Spread()]
 
 
@@ -27,9 +29,9 @@ class FleetMachine(stateful.RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.lesson = priced.Lesson()
-        self.fleet = fleet.Fleet(*_policies(self.lesson))
+        self.fleet = fleets.Fleet(*_policies(self.lesson))
         self.nodes: dict[str, cards.Node] = {}
-        self.asked: list[demands.PodDemand] = []
+        self.pod_demands: list[demands.PodDemand] = []
         self.expiries: dict[str, float] = {}
         self.confirmed: set[str] = set()
         self.granted: dict[str, grants.Grant] = {}
@@ -45,7 +47,7 @@ class FleetMachine(stateful.RuleBasedStateMachine):
 
     @stateful.rule(data=st.data(), name=st.sampled_from(_NODE_NAMES))
     def set_node(self, data: st.DataObject, name: str) -> None:
-        """A node appears, or all its facts change: cards added, removed, resized, sick, well."""
+        """A node appears, or all its facts change: cards added, removed, resized, their health."""
         self.nodes[name] = data.draw(strategies.nodes(name))
         self.fleet.set_node(self.nodes[name])
 
@@ -56,7 +58,7 @@ class FleetMachine(stateful.RuleBasedStateMachine):
         self.fleet.remove_node(name)
 
     @stateful.rule(name=st.sampled_from(_NODE_NAMES), which=st.integers(0, 3))
-    def card_falls_sick_or_recovers(self, name: str, which: int) -> None:
+    def card_falls_unhealthy_or_recovers(self, name: str, which: int) -> None:
         """One card changes its health; everything else stays."""
         node = self.nodes.get(name)
         if node is None or which >= len(node.cards):
@@ -65,6 +67,17 @@ class FleetMachine(stateful.RuleBasedStateMachine):
         changed = (*node.cards[:which], card, *node.cards[which + 1 :])
         self.nodes[name] = msgspec.structs.replace(node, cards=changed)
         self.fleet.set_node(self.nodes[name])
+
+    @stateful.rule(name=st.sampled_from(_NODE_NAMES), which=st.integers(0, 3))
+    def card_is_cordoned_or_opened(self, name: str, which: int) -> None:
+        """Somebody closes a card to newcomers, or opens it."""
+        node = self.nodes.get(name)
+        if node is not None:
+            uuid = f"{name}/{which}"
+            cordons = {u: why for u, why in node.cordons.items() if u != uuid}
+            cordons |= {} if uuid in node.cordons else {uuid: ""}
+            self.nodes[name] = msgspec.structs.replace(node, cordons=cordons)
+            self.fleet.set_node(self.nodes[name])
 
     @stateful.rule(data=st.data(), name=st.sampled_from(_NODE_NAMES))
     def labels_change(self, data: st.DataObject, name: str) -> None:
@@ -88,20 +101,20 @@ class FleetMachine(stateful.RuleBasedStateMachine):
     )
     def place_new(self, pod: demands.PodDemand, policy: str, lasts: int) -> None:
         """A pod of a shape that may be new goes to the best node."""
-        self.asked.append(msgspec.structs.replace(pod, nodes_by=policy))
-        self._place(self.asked[-1], lasts=lasts, which=0)
+        self.pod_demands.append(msgspec.structs.replace(pod, nodes_by=policy))
+        self._place(self.pod_demands[-1], lasts=lasts, which=0)
 
-    @stateful.precondition(lambda self: self.asked)
+    @stateful.precondition(lambda self: self.pod_demands)
     @stateful.rule(data=st.data(), lasts=st.integers(0, 3), which=st.integers(0, 3))
     def place_known(self, data: st.DataObject, lasts: int, which: int) -> None:
         """A pod of a shape that was asked about before goes to one of the nodes that fit."""
-        self._place(data.draw(st.sampled_from(self.asked)), lasts=lasts, which=which)
+        self._place(data.draw(st.sampled_from(self.pod_demands)), lasts=lasts, which=which)
 
-    @stateful.precondition(lambda self: self.asked)
+    @stateful.precondition(lambda self: self.pod_demands)
     @stateful.rule(data=st.data(), name=st.sampled_from(_NODE_NAMES))
     def place_anywhere(self, data: st.DataObject, name: str) -> None:
         """The fleet says no exactly if the node is not among those that fit."""
-        pod = data.draw(st.sampled_from(self.asked))
+        pod = data.draw(st.sampled_from(self.pod_demands))
         fits = name in self.fleet.best(pod, limit=0)
         self.pods += 1
         self._hold(f"p{self.pods}", pod, name, lasts=2, fits=fits)
@@ -111,7 +124,7 @@ class FleetMachine(stateful.RuleBasedStateMachine):
     def move(self, data: st.DataObject, name: str) -> None:
         """A held pod is held elsewhere, perhaps for another demand; else it stays as it was."""
         uid = data.draw(st.sampled_from(sorted(self.expiries)))
-        self._hold(uid, data.draw(st.sampled_from(self.asked)), name, lasts=2, fits=None)
+        self._hold(uid, data.draw(st.sampled_from(self.pod_demands)), name, lasts=2, fits=None)
 
     @stateful.precondition(lambda self: self.expiries)
     @stateful.rule(data=st.data())
@@ -173,7 +186,7 @@ class FleetMachine(stateful.RuleBasedStateMachine):
     @stateful.invariant()
     def sums_are_those_of_the_grants(self) -> None:
         """A fleet rebuilt from its grants equals the living one."""
-        reborn = fleet.Fleet(binpack.Binpack())
+        reborn = fleets.Fleet(binpack.Binpack())
         for grant in self.fleet.all_grants():
             reborn.admit(grant)
         for node in self.nodes.values():
@@ -184,14 +197,14 @@ class FleetMachine(stateful.RuleBasedStateMachine):
     @stateful.invariant()
     def kept_answers_equal_fresh_ones(self) -> None:
         """The cached answer equals that of a fleet which was never asked before."""
-        fresh = fleet.Fleet(*_policies(self.lesson))
+        fresh = fleets.Fleet(*_policies(self.lesson))
         ordinals = _inventory(self.fleet).names
         for name in ordinals:
             if name:
                 fresh.set_node(self.nodes[name])
         for grant in self.granted.values():
             fresh.admit(grant)
-        for pod in self.asked[-6:]:
+        for pod in self.pod_demands[-6:]:
             kept = self.fleet.best(pod, limit=0)
             assert set(kept) == set(fresh.best(pod, limit=0))
             for name in kept:
@@ -201,7 +214,7 @@ class FleetMachine(stateful.RuleBasedStateMachine):
     @stateful.invariant()
     def refused_exactly_where_it_does_not_fit(self) -> None:
         """Every node either fits or has a refusal, and never both."""
-        for pod in self.asked[-2:]:
+        for pod in self.pod_demands[-2:]:
             fits = set(self.fleet.best(pod, limit=0))
             refused = {refusal.node for refusal in self.fleet.refuse(pod)}
             assert fits | refused == set(self.nodes)
@@ -221,7 +234,7 @@ class FleetMachine(stateful.RuleBasedStateMachine):
         others = {u: g for u, g in self.granted.items() if u != uid}
         answer = self.fleet.hold(grants.Pod(uid), pod, name, expires_at=self.now + lasts)
         if fits is not None:
-            assert isinstance(answer, fleet.Hold) == fits
+            assert isinstance(answer, fleets.Hold) == fits
         if isinstance(answer, refusals.Refusal):
             assert self.fleet.grant_of(uid) == before
             return
@@ -238,15 +251,16 @@ def _assert_within(
     node: cards.Node, decided: grants.Grant, others: dict[str, grants.Grant]
 ) -> None:
     """Count from scratch, with the plainest means: no touched card is over anything."""
-    there = [g for g in others.values() if g.node == node.name] + [decided]
+    granted = [g for g in others.values() if g.node == node.name] + [decided]
     for card in node.cards:
         touched = card.uuid in grants.takings(decided)
         if not touched:
             continue
         takings = [
-            (g, grants.takings(g)[card.uuid]) for g in there if card.uuid in grants.takings(g)
+            (g, grants.takings(g)[card.uuid]) for g in granted if card.uuid in grants.takings(g)
         ]
         assert card.healthy
+        assert card.uuid not in node.cordons
         assert sum(t.memory_mib for _, t in takings) + card.foreign_memory_mib <= card.memory_mib
         busy = sum(t.compute_percent for g, t in takings if g.qos is not demands.Qos.OFFLINE)
         lazy = sum(t.compute_percent for g, t in takings if g.qos is demands.Qos.OFFLINE)
@@ -256,7 +270,7 @@ def _assert_within(
             assert busy + card.foreign_compute_percent <= 100
         assert sum(t.tenants for _, t in takings) <= card.max_tenants
         assert len(takings) == 1 or not any(t.exclusive for _, t in takings)
-    assert not any(g.exclusive_node for g in there) or len(there) == 1
+    assert not any(g.exclusive_node for g in granted) or len(granted) == 1
 
 
 def _assert_as_asked(node: cards.Node, decided: grants.Grant, pod: demands.PodDemand) -> None:
@@ -282,8 +296,8 @@ def _foreign_grant(uid: str, node: cards.Node, pod: demands.PodDemand) -> grants
     )
 
 
-def _uses(world: fleet.Fleet) -> dict[str, tuple[int, ...]]:
-    return {uuid: _numbers(use) for state in world.states() for uuid, use in state.uses.items()}
+def _uses(fleet: fleets.Fleet) -> dict[str, tuple[int, ...]]:
+    return {uuid: _numbers(use) for state in fleet.states() for uuid, use in state.uses.items()}
 
 
 def _numbers(use: rooms.Use) -> tuple[int, ...]:
@@ -291,21 +305,21 @@ def _numbers(use: rooms.Use) -> tuple[int, ...]:
     return (*sums, *use.pods.values())
 
 
-def _inventory(world: fleet.Fleet) -> inventory.Inventory:
-    return world._inventory
+def _inventory(fleet: fleets.Fleet) -> inventory.Inventory:
+    return fleet._inventory
 
 
-def _keys(world: fleet.Fleet, pod: demands.PodDemand) -> dict[str, int]:
+def _keys(fleet: fleets.Fleet, pod: demands.PodDemand) -> dict[str, int]:
     """What the policy says of each node that fits, without the order in which nodes came."""
-    rank = world._answers.rank(pod)
+    rank = fleet._ranks.rank(pod)
     return {
         name: key >> 20
-        for name, ordinal in _inventory(world).ordinals.items()
+        for name, ordinal in _inventory(fleet).ordinals.items()
         if (key := rank._keys[ordinal]) is not None
     }
 
 
 FleetMachine.TestCase.settings = hypothesis.settings(
-    max_examples=150, stateful_step_count=40, deadline=None
+    max_examples=examples.many(150), stateful_step_count=40, deadline=None
 )
 TestFleet = FleetMachine.TestCase

@@ -6,78 +6,79 @@ import itertools
 
 import msgspec
 
-from partage.core import cards, demands, fleet
+from partage.core import cards, demands
+from partage.core import fleet as fleets
 from partage.core.cards import Link
-from tests.core.making import GIB, fleet_of, grant, node, places, pod, share, whole
+from tests.core.small_fleets import GIB, fleet_of, grant, node, places, pod, share, whole
 
 
-def _fill(world: fleet.Fleet, name: str, *taken: int) -> None:
+def _fill(fleet: fleets.Fleet, name: str, *taken: int) -> None:
     for i, amount in enumerate(taken):
         if amount:
-            asked = pod(share(amount, uuids=(f"{name}/{i}",)))
-            grant(world, f"fill-{name}-{i}", asked, name)
+            demand = pod(share(amount, uuids=(f"{name}/{i}",)))
+            grant(fleet, f"fill-{name}-{i}", demand, name)
 
 
 def test_binpack_takes_the_least_free_card_that_fits() -> None:
     """gpushare's design example: free 12207, 8138, 4069, 16276; 8138 goes to GPU1."""
-    world = fleet_of(node("n0", *[16276] * 4))
-    _fill(world, "n0", 4069, 8138, 12207)
+    fleet = fleet_of(node("n0", *[16276] * 4))
+    _fill(fleet, "n0", 4069, 8138, 12207)
 
-    assert places(grant(world, "a", pod(share(8138)))) == [[1]]
+    assert places(grant(fleet, "a", pod(share(8138)))) == [[1]]
 
 
 def test_binpack_breaks_ties_by_the_lowest_index() -> None:
     """Equal cards are taken in order."""
-    world = fleet_of(node("n0", 10, 10, 10))
-    _fill(world, "n0", 0, 4, 4)
+    fleet = fleet_of(node("n0", 10, 10, 10))
+    _fill(fleet, "n0", 0, 4, 4)
 
-    assert places(grant(world, "a", pod(share(6)))) == [[1]]
+    assert places(grant(fleet, "a", pod(share(6)))) == [[1]]
 
 
 def test_binpack_chooses_the_node_with_the_tightest_card() -> None:
     """The same rule decides between nodes."""
-    world = fleet_of(node("n0", 10), node("n1", 10), node("n2", 10))
-    _fill(world, "n1", 6)
-    _fill(world, "n2", 3)
+    fleet = fleet_of(node("n0", 10), node("n1", 10), node("n2", 10))
+    _fill(fleet, "n1", 6)
+    _fill(fleet, "n2", 3)
 
-    assert world.best(pod(share(4)), limit=0) == ["n1", "n2", "n0"]
+    assert fleet.best(pod(share(4)), limit=0) == ["n1", "n2", "n0"]
 
 
 def test_spread_takes_the_freest_card_on_the_freest_node() -> None:
     """The opposite of binpack, node and card."""
-    world = fleet_of(node("n0", 10, 10), node("n1", 12, 12), default="spread")
-    _fill(world, "n1", 1)
+    fleet = fleet_of(node("n0", 10, 10), node("n1", 12, 12), default="spread")
+    _fill(fleet, "n1", 1)
 
-    assert world.best(pod(share(4)), limit=0) == ["n1", "n0"]
-    assert places(grant(world, "a", pod(share(4)), "n1")) == [[1]]
+    assert fleet.best(pod(share(4)), limit=0) == ["n1", "n0"]
+    assert places(grant(fleet, "a", pod(share(4)), "n1")) == [[1]]
 
 
 def test_a_pod_may_name_its_policies_for_node_and_card() -> None:
     """The two tiers are independent."""
-    world = fleet_of(node("n0", 10, 10), node("n1", 10, 10))
-    _fill(world, "n1", 2)
-    asked = pod(share(4), nodes_by="binpack", cards_by="spread")
+    fleet = fleet_of(node("n0", 10, 10), node("n1", 10, 10))
+    _fill(fleet, "n1", 2)
+    demand = pod(share(4), nodes_by="binpack", cards_by="spread")
 
-    assert world.best(asked) == ["n1"]
-    assert places(grant(world, "a", asked, "n1")) == [[1]]
+    assert fleet.best(demand) == ["n1"]
+    assert places(grant(fleet, "a", demand, "n1")) == [[1]]
 
 
 def test_a_node_may_have_its_own_policy_for_cards() -> None:
     """As a node's placement label says, unless the pod says otherwise."""
-    world = fleet_of(msgspec.structs.replace(node("n0", 10, 10), cards_by="spread"))
-    _fill(world, "n0", 2)
+    fleet = fleet_of(msgspec.structs.replace(node("n0", 10, 10), cards_by="spread"))
+    _fill(fleet, "n0", 2)
 
-    assert places(grant(world, "a", pod(share(4)))) == [[1]]
-    assert places(grant(world, "b", pod(share(4), cards_by="binpack"))) == [[1]]
+    assert places(grant(fleet, "a", pod(share(4)))) == [[1]]
+    assert places(grant(fleet, "b", pod(share(4), cards_by="binpack"))) == [[1]]
 
 
 def test_priced_takes_the_tightest_card_when_it_knows_nothing() -> None:
     """Without a lesson every piece of a card is worth its size, and ties are packed."""
-    world = fleet_of(node("n0", 10, 10), node("n1", 10, 10), default="priced")
-    _fill(world, "n1", 0, 3)
+    fleet = fleet_of(node("n0", 10, 10), node("n1", 10, 10), default="priced")
+    _fill(fleet, "n1", 0, 3)
 
-    assert world.best(pod(share(4))) == ["n1"]
-    assert places(grant(world, "a", pod(share(4)), "n1")) == [[1]]
+    assert fleet.best(pod(share(4))) == ["n1"]
+    assert places(grant(fleet, "a", pod(share(4)), "n1")) == [[1]]
 
 
 def _linked(name: str, count: int, links: dict[frozenset[int], int]) -> cards.Node:
@@ -101,31 +102,31 @@ def test_several_cards_are_the_best_connected_ones() -> None:
     """GaiaGPU's vectors: three cards are 0, 1, 2; with card 2 in use, two are 0, 1."""
     assert places(grant(fleet_of(_pairs_of_six()), "a", pod(whole(3)))) == [[0, 1, 2]]
 
-    world = fleet_of(_pairs_of_six())
-    grant(world, "b", pod(share(1, uuids=("n0/2",))))
-    assert places(grant(world, "c", pod(whole(2)))) == [[0, 1]]
+    fleet = fleet_of(_pairs_of_six())
+    grant(fleet, "b", pod(share(1, uuids=("n0/2",))))
+    assert places(grant(fleet, "c", pod(whole(2)))) == [[0, 1]]
 
 
 def test_several_shares_are_on_the_best_connected_cards_too() -> None:
     """Links matter for slices as for whole cards."""
-    world = fleet_of(_pairs_of_six())
-    grant(world, "a", pod(whole(1, uuids=("n0/0",))))
+    fleet = fleet_of(_pairs_of_six())
+    grant(fleet, "a", pod(whole(1, uuids=("n0/0",))))
 
-    assert places(grant(world, "b", pod(share(1, cards=2)))) == [[2, 3]]
+    assert places(grant(fleet, "b", pod(share(1, cards=2)))) == [[2, 3]]
 
 
 def test_one_whole_card_is_the_one_the_others_miss_least() -> None:
     """Large well-connected groups stay whole: the pair across the socket is broken first."""
-    world = fleet_of(_pairs_of_six())
+    fleet = fleet_of(_pairs_of_six())
 
-    assert places(grant(world, "a", pod(whole()))) == [[4]]
+    assert places(grant(fleet, "a", pod(whole()))) == [[4]]
 
 
 def test_containers_apart_still_get_their_own_cards_near_each_other() -> None:
     """Each container's cards are near each other, where it has a choice."""
-    asked = pod(whole(2), whole(2))
+    demand = pod(whole(2), whole(2))
 
-    granted = places(grant(fleet_of(_pairs_of_six()), "a", asked))
+    granted = places(grant(fleet_of(_pairs_of_six()), "a", demand))
 
     assert sorted(granted) in ([[0, 1], [2, 3]], [[0, 1], [4, 5]], [[2, 3], [4, 5]])
 
@@ -144,28 +145,28 @@ def test_many_cards_are_connected_greedily() -> None:
 
 def test_qualities_of_service_are_kept_apart_while_possible() -> None:
     """Online goes where no offline is, even if that card is freer; node and card alike."""
-    world = fleet_of(node("n0", 10, 10), node("n1", 10))
+    fleet = fleet_of(node("n0", 10, 10), node("n1", 10))
     offline = pod(share(2), qos=demands.Qos.OFFLINE)
     online = pod(share(2), qos=demands.Qos.ONLINE)
-    grant(world, "a", offline)
-    grant(world, "b", offline, "n1")
+    grant(fleet, "a", offline)
+    grant(fleet, "b", offline, "n1")
 
-    assert world.best(online, limit=0) == ["n0", "n1"]
-    assert places(grant(world, "c", online)) == [[1]]
-    assert places(grant(world, "d", pod(share(2)), "n0")) == [[0]]
+    assert fleet.best(online, limit=0) == ["n0", "n1"]
+    assert places(grant(fleet, "c", online)) == [[1]]
+    assert places(grant(fleet, "d", pod(share(2)), "n0")) == [[0]]
 
 
 def test_qualities_of_service_share_a_card_when_they_must() -> None:
     """Keeping apart is a wish, not a reason to refuse."""
-    world = fleet_of(node("n0", 10))
-    grant(world, "a", pod(share(2), qos=demands.Qos.OFFLINE))
+    fleet = fleet_of(node("n0", 10))
+    grant(fleet, "a", pod(share(2), qos=demands.Qos.OFFLINE))
 
-    assert world.best(pod(share(2), qos=demands.Qos.ONLINE)) == ["n0"]
+    assert fleet.best(pod(share(2), qos=demands.Qos.ONLINE)) == ["n0"]
 
 
 def test_best_answers_only_about_the_names_asked() -> None:
     """And stops at the limit."""
-    world = fleet_of(*(node(f"n{i}", 10) for i in range(5)))
+    fleet = fleet_of(*(node(f"n{i}", 10) for i in range(5)))
 
-    assert world.best(pod(share(1)), limit=2, among={"n4", "n1", "n3"}) == ["n1", "n3"]
-    assert world.best(pod(share(1)), limit=0, among={"n9"}) == []
+    assert fleet.best(pod(share(1)), limit=2, among={"n4", "n1", "n3"}) == ["n1", "n3"]
+    assert fleet.best(pod(share(1)), limit=0, among={"n9"}) == []

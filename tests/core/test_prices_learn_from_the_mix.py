@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from partage.core import demands, fleet, mixes
+from partage.core import demand_mix, demands
+from partage.core import fleet as fleets
 from partage.core.policies import priced, prices, scarcity, stranding
-from tests.core.making import fleet_of, grant, node, places, pod, share, whole
+from tests.core.small_fleets import fleet_of, grant, node, places, pod, share, whole
 
 MIXES = st.dictionaries(st.integers(1, 100), st.floats(0.5, 50), min_size=1, max_size=6)
 
@@ -157,7 +158,7 @@ def test_models_nobody_has_do_not_matter() -> None:
 
 def test_lessons_come_early_at_first_and_rarely_later() -> None:
     """After 20 pods, then each time half as many more came, at most 1000 apart."""
-    mix = mixes.Mix()
+    mix = demand_mix.Mix()
     lessons = []
     for arrived in range(1, 6001):
         mix.add(pod(share(1)))
@@ -172,7 +173,7 @@ def test_lessons_come_early_at_first_and_rarely_later() -> None:
 
 def test_lessons_come_more_often_where_models_are_named() -> None:
     """Which models are scarce changes faster than what is asked for."""
-    mix = mixes.Mix()
+    mix = demand_mix.Mix()
     lessons = []
     for arrived in range(1, 2001):
         mix.add(pod(share(1, models=("a30",) if arrived == 7 else ())))
@@ -185,62 +186,62 @@ def test_lessons_come_more_often_where_models_are_named() -> None:
 
 def test_a_mix_stays_bounded_whatever_tenants_write() -> None:
     """Ten thousand different pods do not fill the memory."""
-    mix = mixes.Mix()
+    mix = demand_mix.Mix()
     for size in range(1, 10_001):
         mix.add(pod(share(size)))
 
-    assert len(list(mix)) <= mixes.MOST_SHAPES
+    assert len(list(mix)) <= demand_mix.MOST_SHAPES
 
 
-def _taught(world: fleet.Fleet, *arrived: demands.PodDemand) -> None:
-    mix = mixes.Mix()
-    for one in arrived:
-        mix.add(one)
-    for _ in world.set_policy(priced.Priced(priced.learn(mix, world.states()))):
+def _taught(fleet: fleets.Fleet, *arrived: demands.PodDemand) -> None:
+    mix = demand_mix.Mix()
+    for arrival in arrived:
+        mix.add(arrival)
+    for _ in fleet.set_policy(priced.Priced(priced.learn(mix, fleet.states()))):
         pass
 
 
 def test_priced_does_not_break_a_piece_that_others_need() -> None:
     """Where halves are asked for, a 10 goes to the card with 60 left, not to the one with 50."""
-    asked = pod(share(10))
+    demand = pod(share(10))
     for taught, index in ((False, 0), (True, 1)):
-        world = fleet_of(node("n0", 100, 100), default="priced")
+        fleet = fleet_of(node("n0", 100, 100), default="priced")
         if taught:
-            _taught(world, *[pod(share(50))] * 10, *[pod(share(81))] * 3)
-        grant(world, "a", pod(share(50, uuids=("n0/0",))))
-        grant(world, "b", pod(share(40, uuids=("n0/1",))))
+            _taught(fleet, *[pod(share(50))] * 10, *[pod(share(81))] * 3)
+        grant(fleet, "a", pod(share(50, uuids=("n0/0",))))
+        grant(fleet, "b", pod(share(40, uuids=("n0/1",))))
 
-        assert places(grant(world, "c", asked)) == [[index]]
+        assert places(grant(fleet, "c", demand)) == [[index]]
 
 
 def test_priced_saves_cpu_for_the_cards_that_still_need_it() -> None:
     """A pod with much CPU goes where no card is left to starve."""
     rich = msgspec.structs.replace(node("n0", 100), free_cpu_milli=64_000)
     poor = msgspec.structs.replace(node("n1", 100, 100, 100, 100), free_cpu_milli=40_000)
-    world = fleet_of(poor, rich, default="priced")
-    _taught(world, *[pod(whole(), cpu_milli=10_000)] * 30)
+    fleet = fleet_of(poor, rich, default="priced")
+    _taught(fleet, *[pod(whole(), cpu_milli=10_000)] * 30)
 
-    assert world.best(pod(whole(), cpu_milli=20_000)) == ["n0"]
+    assert fleet.best(pod(whole(), cpu_milli=20_000)) == ["n0"]
 
 
 def test_priced_keeps_scarce_models_for_those_who_name_them() -> None:
     """A pod that takes any card leaves the rare model alone."""
-    world = fleet_of(
+    fleet = fleet_of(
         node("n0", 100, model="rare"), node("n1", 100, 100, 100, model="common"), default="priced"
     )
     named = pod(whole(models=("rare",)))
     anything = pod(whole())
-    assert world.best(anything) == ["n0"]
-    _taught(world, *[named] * 10, *[anything] * 10)
+    assert fleet.best(anything) == ["n0"]
+    _taught(fleet, *[named] * 10, *[anything] * 10)
 
-    assert world.best(anything) == ["n1"]
-    assert world.best(named) == ["n0"]
+    assert fleet.best(anything) == ["n1"]
+    assert fleet.best(named) == ["n0"]
 
 
 def test_a_node_short_of_cpu_comes_last_but_is_not_hidden() -> None:
     """Whether CPU is really short is for kube-scheduler to say."""
     short = msgspec.structs.replace(node("n0", 100), free_cpu_milli=100)
     plenty = msgspec.structs.replace(node("n1", 100, 100), free_cpu_milli=64_000)
-    world = fleet_of(short, plenty, default="priced")
+    fleet = fleet_of(short, plenty, default="priced")
 
-    assert world.best(pod(share(5), cpu_milli=200), limit=0) == ["n1", "n0"]
+    assert fleet.best(pod(share(5), cpu_milli=200), limit=0) == ["n1", "n0"]

@@ -5,23 +5,24 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from partage.core import cards, demands, fleet, grants, refusals
+from partage.core import cards, demands, grants, refusals
+from partage.core import fleet as fleets
 from partage.core.refusals import Code
-from tests.core.making import GIB, fleet_of, grant, node, pod, share, whole
+from tests.core.small_fleets import GIB, fleet_of, grant, node, pod, share, whole
 
 EVERYTHING = demands.Demand(cards=demands.ALL_CARDS, exclusive=demands.Exclusive.NODE)
 
 
-def _why(world: fleet.Fleet, asked: demands.PodDemand) -> refusals.Refusal:
-    assert world.best(asked) == []
-    return refusals.furthest(world.refuse(asked))
+def _why(fleet: fleets.Fleet, demand: demands.PodDemand) -> refusals.Refusal:
+    assert fleet.best(demand) == []
+    return refusals.furthest(fleet.refuse(demand))
 
 
 def test_larger_than_any_card_is_never() -> None:
     """The node with the largest card is the one that is named."""
-    world = fleet_of(node("n0", 16 * GIB), node("n1", 24 * GIB, 10 * GIB))
+    fleet = fleet_of(node("n0", 16 * GIB), node("n1", 24 * GIB, 10 * GIB))
 
-    why = _why(world, pod(share(30 * GIB)))
+    why = _why(fleet, pod(share(30 * GIB)))
 
     assert (why.code, why.never, why.node) == (Code.CARD_TOO_SMALL, True, "n1")
     assert why.shortages[0].short == 6 * GIB
@@ -32,9 +33,9 @@ def test_larger_than_any_card_is_never() -> None:
 
 def test_larger_than_the_cards_of_the_accepted_model_is_never() -> None:
     """A large card of another model is no hope."""
-    world = fleet_of(node("n0", 24 * GIB, model="A30"), node("n1", 80 * GIB, model="A100"))
+    fleet = fleet_of(node("n0", 24 * GIB, model="A30"), node("n1", 80 * GIB, model="A100"))
 
-    why = _why(world, pod(share(30 * GIB, models=("a30",))))
+    why = _why(fleet, pod(share(30 * GIB, models=("a30",))))
 
     assert (why.code, why.never, why.node) == (Code.CARD_TOO_SMALL, True, "n0")
 
@@ -57,15 +58,15 @@ def test_a_part_of_a_models_name_is_told_without_its_stars(pattern: str, says: s
     """Nobody wrote them; patterns that somebody wrote are told as they are."""
     why = _why(fleet_of(node("n0", GIB, model="T4")), pod(share(1, models=(pattern,))))
 
-    assert why.text == f"container c0 wants model {says}; node n0 has T4"
+    assert why.text == f"container c0 asks for model {says}; node n0 has T4"
 
 
 def test_no_memory_for_who_asks_for_none_is_told_as_that() -> None:
-    """He did not ask for one MiB, and may come when there is some."""
-    world = fleet_of(node("n0", GIB))
-    grant(world, "a", pod(share(GIB)))
+    """The tenant did not ask for one MiB, and may come when there is some."""
+    fleet = fleet_of(node("n0", GIB))
+    grant(fleet, "a", pod(share(GIB)))
 
-    why = _why(world, pod(demands.Demand(compute_percent=30)))
+    why = _why(fleet, pod(demands.Demand(compute_percent=30)))
 
     assert (why.code, why.never) == (Code.MEMORY, False)
     assert why.text == "container c0: card 0 has no memory free on node n0"
@@ -76,7 +77,7 @@ def test_no_such_model_is_never() -> None:
     why = _why(fleet_of(node("n0", GIB, model="T4")), pod(share(1, models=("a30", "a100"))))
 
     assert (why.code, why.never) == (Code.NO_SUCH_MODEL, True)
-    assert why.text == "container c0 wants model a30 or a100; node n0 has T4"
+    assert why.text == "container c0 asks for model a30 or a100; node n0 has T4"
 
 
 def test_no_such_card_is_never() -> None:
@@ -119,24 +120,24 @@ def test_a_node_mode_is_never_there() -> None:
 
 
 @pytest.mark.parametrize(
-    ("world", "code"),
+    ("fleet", "code"),
     [(fleet_of(), Code.NO_NODES), (fleet_of(cards.Node(name="bare")), Code.NO_CARDS)],
     ids=["no node", "no card"],
 )
-def test_where_nothing_is_nothing_fits(world: fleet.Fleet, code: Code) -> None:
+def test_where_nothing_is_nothing_fits(fleet: fleets.Fleet, code: Code) -> None:
     """An empty fleet and a node without cards are told apart."""
-    why = _why(world, pod(share(1)))
+    why = _why(fleet, pod(share(1)))
 
     assert (why.code, why.never) == (code, True)
 
 
 def test_memory_that_is_short_is_counted_per_card() -> None:
     """Every card that cannot take the pod says by how much, the nearest one is in the text."""
-    world = fleet_of(node("n0", 10, 10))
-    grant(world, "a", pod(share(8, uuids=("n0/0",))))
-    grant(world, "b", pod(share(5, uuids=("n0/1",))))
+    fleet = fleet_of(node("n0", 10, 10))
+    grant(fleet, "a", pod(share(8, uuids=("n0/0",))))
+    grant(fleet, "b", pod(share(5, uuids=("n0/1",))))
 
-    why = _why(world, pod(share(7)))
+    why = _why(fleet, pod(share(7)))
 
     assert (why.code, why.never) == (Code.MEMORY, False)
     assert [(s.index, s.asked, s.free, s.short) for s in why.shortages] == [
@@ -148,16 +149,16 @@ def test_memory_that_is_short_is_counted_per_card() -> None:
 
 def test_compute_that_is_short_is_counted() -> None:
     """The card has the memory, but not the time."""
-    world = fleet_of(node("n0", 10))
-    grant(world, "a", pod(share(1, compute_percent=80)))
+    fleet = fleet_of(node("n0", 10))
+    grant(fleet, "a", pod(share(1, compute_percent=80)))
 
-    why = _why(world, pod(share(1, compute_percent=30)))
+    why = _why(fleet, pod(share(1, compute_percent=30)))
 
     assert (why.code, why.never, why.shortages[0].short) == (Code.COMPUTE, False, 10)
 
 
 @pytest.mark.parametrize(
-    ("asked", "code"),
+    ("demand", "code"),
     [
         (pod(whole()), Code.CARD_NOT_EMPTY),
         (pod(share(1, max_tenants=1)), Code.TENANTS),
@@ -165,12 +166,12 @@ def test_compute_that_is_short_is_counted() -> None:
     ],
     ids=["whole card", "tenants", "whole node"],
 )
-def test_a_neighbour_in_the_way_is_not_now(asked: demands.PodDemand, code: Code) -> None:
+def test_a_neighbour_in_the_way_is_not_now(demand: demands.PodDemand, code: Code) -> None:
     """It may leave."""
-    world = fleet_of(node("n0", 10))
-    grant(world, "a", pod(share(1)))
+    fleet = fleet_of(node("n0", 10))
+    grant(fleet, "a", pod(share(1)))
 
-    why = _why(world, asked)
+    why = _why(fleet, demand)
 
     assert (why.code, why.never) == (code, False)
 
@@ -178,21 +179,21 @@ def test_a_neighbour_in_the_way_is_not_now(asked: demands.PodDemand, code: Code)
 @pytest.mark.parametrize(
     ("first", "code"), [(whole(), Code.CARD_TAKEN), (EVERYTHING, Code.NODE_TAKEN)]
 )
-def test_what_somebody_has_for_himself_is_not_now(first: demands.Demand, code: Code) -> None:
+def test_a_whole_card_of_another_pod_is_not_now(first: demands.Demand, code: Code) -> None:
     """A card or a node that is taken whole."""
-    world = fleet_of(node("n0", 10))
-    grant(world, "a", pod(first))
+    fleet = fleet_of(node("n0", 10))
+    grant(fleet, "a", pod(first))
 
-    why = _why(world, pod(share(1)))
+    why = _why(fleet, pod(share(1)))
 
     assert (why.code, why.never) == (code, False)
 
 
-def test_a_sick_card_is_not_now() -> None:
+def test_an_unhealthy_card_is_not_now() -> None:
     """It may recover."""
     why = _why(fleet_of(node("n0", 10, healthy=False)), pod(share(1)))
 
-    assert (why.code, why.never) == (Code.CARD_SICK, False)
+    assert (why.code, why.never) == (Code.CARD_UNHEALTHY, False)
     assert why.text == "container c0: card 0 is not healthy on node n0"
 
 
@@ -205,10 +206,10 @@ def test_foreign_memory_is_not_now() -> None:
 
 def test_too_few_free_cards_is_not_now() -> None:
     """Some cards would do, but not as many as are asked for."""
-    world = fleet_of(node("n0", 10, 10, 10))
-    grant(world, "a", pod(share(8)))
+    fleet = fleet_of(node("n0", 10, 10, 10))
+    grant(fleet, "a", pod(share(8)))
 
-    why = _why(world, pod(share(5, cards=3)))
+    why = _why(fleet, pod(share(5, cards=3)))
 
     assert (why.code, why.never) == (Code.TOO_FEW_CARDS, False)
     assert why.text == "container c0 asks for 3 cards; 2 of node n0 have room"
@@ -216,16 +217,16 @@ def test_too_few_free_cards_is_not_now() -> None:
 
 def test_containers_that_do_not_fit_at_the_same_time_are_not_now() -> None:
     """Each would fit alone on what is left."""
-    world = fleet_of(node("n0", 10, 10))
-    grant(world, "a", pod(share(8)))
+    fleet = fleet_of(node("n0", 10, 10))
+    grant(fleet, "a", pod(share(8)))
 
-    why = _why(world, pod(share(6), share(6)))
+    why = _why(fleet, pod(share(6), share(6)))
 
     assert (why.code, why.never) == (Code.ARRANGEMENT, False)
 
 
 @pytest.mark.parametrize(
-    ("asked", "code", "never"),
+    ("demand", "code", "never"),
     [
         (pod(share(6), share(5, cards=7)), Code.TOO_MANY_CARDS, True),
         (pod(share(6), share(5, models=("H100",))), Code.NO_SUCH_MODEL, True),
@@ -235,7 +236,7 @@ def test_containers_that_do_not_fit_at_the_same_time_are_not_now() -> None:
     ids=["cards", "model", "compute", "all cards"],
 )
 def test_one_containers_plain_reason_comes_first(
-    asked: demands.PodDemand, code: Code, never: bool
+    demand: demands.PodDemand, code: Code, never: bool
 ) -> None:
     """Whatever else may be wrong with the arrangement of the others."""
     sizes = (10, 11, 12, 13, 14, 15)
@@ -244,16 +245,16 @@ def test_one_containers_plain_reason_comes_first(
         for i, size in enumerate(sizes)
     )
 
-    why = _why(fleet_of(cards.Node(name="n0", cards=made)), asked)
+    why = _why(fleet_of(cards.Node(name="n0", cards=made)), demand)
 
     assert (why.code, why.never) == (code, never)
 
 
 def test_a_search_that_was_given_up_does_not_say_never() -> None:
     """Nobody knows whether an arrangement exists; the text says so."""
-    asked = pod(*(share(50 + i) for i in range(24)))
+    demand = pod(*(share(50 + i) for i in range(24)))
 
-    why = _why(fleet_of(node("n0", *[185] * 8)), asked)
+    why = _why(fleet_of(node("n0", *[185] * 8)), demand)
 
     assert (why.code, why.never) == (Code.NOT_FOUND, False)
 
@@ -261,29 +262,29 @@ def test_a_search_that_was_given_up_does_not_say_never() -> None:
 def test_a_neighbour_of_the_wrong_kind_is_not_now() -> None:
     """Its tag is named."""
     mode = msgspec.structs.replace(node("n0", GIB), traits=frozenset({"m"}))
-    world = fleet_of(mode)
-    grant(world, "a", pod(share(1), tag="core"))
+    fleet = fleet_of(mode)
+    grant(fleet, "a", pod(share(1), tag="core"))
 
-    why = _why(world, pod(share(1), apart_from=(("m", "core"),)))
+    why = _why(fleet, pod(share(1), apart_from=(("m", "core"),)))
 
     assert (why.code, why.never) == (Code.NEIGHBOUR, False)
 
 
 def test_the_node_where_the_pod_came_furthest_speaks_for_the_fleet() -> None:
     """Not now on one node outweighs never on all others, and the smaller lack is nearer."""
-    world = fleet_of(node("n0", 4), node("n1", 10), node("n2", 10))
-    grant(world, "a", pod(share(8)), "n1")
-    grant(world, "b", pod(share(6)), "n2")
+    fleet = fleet_of(node("n0", 4), node("n1", 10), node("n2", 10))
+    grant(fleet, "a", pod(share(8)), "n1")
+    grant(fleet, "b", pod(share(6)), "n2")
 
-    why = _why(world, pod(share(7)))
+    why = _why(fleet, pod(share(7)))
 
     assert (why.node, why.shortages[0].short) == ("n2", 3)
 
 
 def test_a_refused_hold_says_the_same() -> None:
     """Holding on a node that cannot take the pod answers with the refusal of that node."""
-    world = fleet_of(node("n0", 4))
+    fleet = fleet_of(node("n0", 4))
 
-    answer = world.hold(grants.Pod("a"), pod(share(5)), "n0", expires_at=1)
+    answer = fleet.hold(grants.Pod("a"), pod(share(5)), "n0", expires_at=1)
 
-    assert answer == world.refuse(pod(share(5)))[0]
+    assert answer == fleet.refuse(pod(share(5)))[0]

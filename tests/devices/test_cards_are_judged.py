@@ -1,4 +1,4 @@
-"""Verdicts on cards, for any course of events: who is sick, until when, and why."""
+"""Verdicts on cards, for any course of events: who is unhealthy, until when, and why."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partage.devices import judging
-from partage.devices.judging import Look, Patience, Verdict
+from partage.devices import health_rules
+from partage.devices.health_rules import Look, Patience, Verdict
 
 PATIENCE = Patience(quiet_s=60.0, settle_s=2.0)
-XID = judging.xid_reason(79)
+XID = health_rules.xid_reason(79)
 
 WELL = Look(action=0, uncorrected=0)
 SILENT = Look()  # a card of an older driver, without ECC
@@ -32,7 +32,7 @@ looks = st.builds(
     context=st.sampled_from([None, False, True]),
 )
 steps = st.lists(
-    st.tuples(st.integers(0, 200), st.one_of(looks, st.sampled_from([XID, judging.MEMORY]))),
+    st.tuples(st.integers(0, 200), st.one_of(looks, st.sampled_from([XID, health_rules.MEMORY]))),
     max_size=12,
 )
 
@@ -43,20 +43,20 @@ def judged(course: Course) -> Verdict:
     for after_s, step in course:
         now_s += after_s
         if isinstance(step, str):
-            verdict = judging.struck(verdict, step, now_s)
+            verdict = health_rules.struck(verdict, step, now_s)
         else:
-            verdict = judging.looked(verdict, step, now_s, PATIENCE)
+            verdict = health_rules.looked(verdict, step, now_s, PATIENCE)
     return verdict
 
 
 @given(steps)
-def test_a_card_is_sick_from_the_moment_of_an_incident(course: Course) -> None:
+def test_a_card_is_unhealthy_from_the_moment_of_an_incident(course: Course) -> None:
     """Whatever came before."""
     assert judged([*course, (0.0, XID)]).reason == XID
 
 
 @given(steps, looks)
-def test_a_card_that_shows_something_wrong_is_sick(course: Course, look: Look) -> None:
+def test_a_card_that_shows_something_wrong_is_unhealthy(course: Course, look: Look) -> None:
     """By the look alone."""
     wrong = look.problem or look.lost or look.action or look.rows_pending or look.rows_failed
     if wrong:
@@ -106,22 +106,22 @@ def test_a_context_is_tried_only_where_it_could_end_the_incident(
     verdict = judged(course)
     now_s = sum(after_s for after_s, _ in course) + 1.0
     for look in (SILENT, COUNTING, WELL, Look(action=1), Look(lost=True), Look(problem="?")):
-        if judging.wants_context(verdict, look, now_s, PATIENCE):
+        if health_rules.wants_context(verdict, look, now_s, PATIENCE):
             proof = msgspec.structs.replace(look, context=True)
-            after = judging.looked(verdict, proof, now_s, PATIENCE)
+            after = health_rules.looked(verdict, proof, now_s, PATIENCE)
             assert after.incident is None
-            assert not judging.wants_context(after, look, now_s, PATIENCE)
+            assert not health_rules.wants_context(after, look, now_s, PATIENCE)
 
 
 def test_a_context_is_asked_for_after_a_quiet_time() -> None:
     """Counted from the last incident, and from the last try in vain."""
     struck = judged([(0.0, XID), (30.0, XID)])
-    wants = [judging.wants_context(struck, SILENT, at_s, PATIENCE) for at_s in (89.9, 90.0)]
+    wants = [health_rules.wants_context(struck, SILENT, at_s, PATIENCE) for at_s in (89.9, 90.0)]
     assert wants == [False, True]
 
-    tried = judging.looked(struck, Look(context=False), 90.0, PATIENCE)
+    tried = health_rules.looked(struck, Look(context=False), 90.0, PATIENCE)
     assert tried.reason == XID
-    wants = [judging.wants_context(tried, SILENT, at_s, PATIENCE) for at_s in (149.9, 150.0)]
+    wants = [health_rules.wants_context(tried, SILENT, at_s, PATIENCE) for at_s in (149.9, 150.0)]
     assert wants == [False, True]
 
 
@@ -137,27 +137,30 @@ def test_what_the_driver_says_is_believed_when_the_incident_has_settled() -> Non
     """And a context does not overrule it."""
     assert judged([(0.0, XID), (1.9, WELL)]).reason == XID
     assert judged([(0.0, XID), (2.0, WELL)]).reason == ""
-    asked = Look(action=1, context=True)
-    assert judged([(0.0, XID), (999.0, asked)]).reason == XID
+    look = Look(action=1, context=True)
+    assert judged([(0.0, XID), (999.0, look)]).reason == XID
 
 
-def test_new_errors_of_memory_make_a_card_sick() -> None:
+def test_new_errors_of_memory_make_a_card_unhealthy() -> None:
     """If there are more of them than at the look before."""
-    assert judged([(0.0, Look(uncorrected=2)), (1.0, Look(uncorrected=3))]).reason == judging.MEMORY
+    assert (
+        judged([(0.0, Look(uncorrected=2)), (1.0, Look(uncorrected=3))]).reason
+        == health_rules.MEMORY
+    )
     told_again: Course = [(0.0, Look(uncorrected=2)), (1.0, SILENT), (1.0, Look(uncorrected=3))]
-    assert judged(told_again).reason == judging.MEMORY
+    assert judged(told_again).reason == health_rules.MEMORY
 
 
 def test_errors_of_memory_that_are_counted_end_by_a_reset_only() -> None:
     """Not by a context; where they are not counted, that is all there is."""
     made = msgspec.structs.replace(COUNTING, context=True)
-    for strikes in ([judging.MEMORY], [judging.MEMORY, XID]):
+    for strikes in ([health_rules.MEMORY], [health_rules.MEMORY, XID]):
         course: list[tuple[float, Look | str]] = [(0.0, COUNTING)]
         course += [(0.0, reason) for reason in strikes]
         verdict = judged(course)
-        assert not judging.wants_context(verdict, COUNTING, 999.0, PATIENCE)
-        assert judging.looked(verdict, made, 999.0, PATIENCE).reason == strikes[-1]
-    assert judged([(0.0, judging.MEMORY), (60.0, Look(context=True))]).reason == ""
+        assert not health_rules.wants_context(verdict, COUNTING, 999.0, PATIENCE)
+        assert health_rules.looked(verdict, made, 999.0, PATIENCE).reason == strikes[-1]
+    assert judged([(0.0, health_rules.MEMORY), (60.0, Look(context=True))]).reason == ""
 
 
 def test_a_driver_that_went_away_resets_no_card() -> None:
@@ -172,11 +175,11 @@ def test_a_driver_that_went_away_resets_no_card() -> None:
 @pytest.mark.parametrize("code", [13, 31, 43, 45, 68, 109, 154])
 def test_xids_of_applications_are_none_of_the_card(code: int) -> None:
     """As NVIDIA's plugin has it; and one that only announces what is looked at anyway."""
-    assert judging.xid_reason(code) == ""
+    assert health_rules.xid_reason(code) == ""
 
 
 def test_xids_are_told_in_words_where_there_are_some() -> None:
     """And by their number otherwise; anybody may ignore more of them."""
-    assert judging.xid_reason(79) == "Xid 79: fallen off the bus"
-    assert judging.xid_reason(1234) == "Xid 1234"
-    assert judging.xid_reason(79, frozenset({79})) == ""
+    assert health_rules.xid_reason(79) == "Xid 79: fallen off the bus"
+    assert health_rules.xid_reason(1234) == "Xid 1234"
+    assert health_rules.xid_reason(79, frozenset({79})) == ""

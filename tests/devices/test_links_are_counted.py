@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from partage.core.cards import Link
-from partage.devices import linking
-from partage.devices.linking import Ends
+from partage.devices import card_links
+from partage.devices.card_links import Ends
 
 LEVELS = {
     0: Link.PIX,
@@ -24,28 +24,30 @@ COUNTS = st.integers(0, 18)
 @pytest.mark.parametrize("level", LEVELS)
 def test_levels_of_pci_are_those_of_nvidia_smi(level: int) -> None:
     """The nearer the larger."""
-    assert linking.nearness(Ends(bus="a"), Ends(bus="b"), level) == LEVELS[level]
+    assert card_links.nearness(Ends(bus="a"), Ends(bus="b"), level) == LEVELS[level]
 
 
 @pytest.mark.parametrize("level", [None, 77])
 def test_what_is_not_known_is_no_link(level: int | None) -> None:
     """Not told, or a level of the future."""
-    assert linking.nearness(Ends(bus="a"), Ends(bus="b"), level) == 0
+    assert card_links.nearness(Ends(bus="a"), Ends(bus="b"), level) == 0
 
 
 @given(COUNTS, COUNTS, COUNTS)
-def test_links_over_switches_are_as_many_as_both_have(one: int, other: int, between: int) -> None:
+def test_links_over_switches_are_as_many_as_both_have(
+    first: int, second: int, between: int
+) -> None:
     """Direct ones win; any NVLink is nearer than any PCI."""
-    near = linking.nearness(
-        Ends(bus="a", at={"b": between, "c": 9}, at_switches=one),
-        Ends(bus="b", at={"a": between}, at_switches=other),
+    near = card_links.nearness(
+        Ends(bus="a", at={"b": between, "c": 9}, at_switches=first),
+        Ends(bus="b", at={"a": between}, at_switches=second),
         10,
     )
-    links = between or min(one, other)
+    links = between or min(first, second)
     assert near == (links * Link.NVLINK if links else Link.PIX)
     assert not links or near > Link.PIX
 
 
 def test_a_card_without_an_address_is_linked_to_nobody() -> None:
     """The end of a link that tells no address is not that card."""
-    assert linking.nearness(Ends(bus="a", at={"": 4}), Ends(bus=""), None) == 0
+    assert card_links.nearness(Ends(bus="a", at={"": 4}), Ends(bus=""), None) == 0

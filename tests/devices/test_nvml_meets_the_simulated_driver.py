@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import pathlib
 import subprocess
 import sys
@@ -14,7 +13,7 @@ import pytest
 
 from partage.core import cards
 from partage.core.cards import Link
-from tests import simulated
+from tests import leaving_out, simulated_machines
 
 MIB = 1 << 20
 CLIENT = pathlib.Path(__file__).parents[1] / "fence" / "cuda_client.py"
@@ -39,19 +38,19 @@ with nvml.Nvml() as driver:
                 driver.set_memory_limits(card, cgroup, soft_bytes=soft, hard_bytes=hard)
                 print("set")
             else:
-                found = driver.memory_limits(card, cgroup)
-                print(found.soft_bytes, found.hard_bytes, found.used_bytes)
+                limits = driver.memory_limits(card, cgroup)
+                print(limits.soft_bytes, limits.hard_bytes, limits.used_bytes)
         except errors.DeviceError as error:
             print(error.reason)
 """
 MEASURE = """
 import sys
 from partage.core import errors
-from partage.devices import measuring, nvml
+from partage.devices import context_measurement, nvml
 with nvml.Nvml() as driver:
     for device in driver.devices():
         try:
-            print(measuring.context_bytes(driver, device.uuid, timeout_s=20))
+            print(context_measurement.context_bytes(driver, device.uuid, timeout_s=20))
         except errors.DeviceError as error:
             print(error.reason, error)
 """
@@ -75,27 +74,27 @@ def holding(environment: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
 @pytest.fixture
 def machine(tmp_path: pathlib.Path) -> dict[str, str]:
     """A fresh machine with two cards."""
-    return simulated.machine(tmp_path, cards="16GiB:Tesla T4,24GiB", context_mib="300")
+    return simulated_machines.machine(tmp_path, cards="16GiB:Tesla T4,24GiB", context_mib="300")
 
 
 def devices(machine: dict[str, str]) -> list[dict[str, object]]:
     """What is found."""
-    told = simulated.python(DEVICES, environment=machine)
-    return msgspec.json.decode(told, type=list[dict[str, object]])
+    output = simulated_machines.python(DEVICES, environment=machine)
+    return msgspec.json.decode(output, type=list[dict[str, object]])
 
 
 def test_cards_are_found_with_their_facts(machine: dict[str, str]) -> None:
     """In index order, each with a uuid of its own."""
-    one, other = devices(machine)
+    first, second = devices(machine)
 
-    assert (one["index"], one["memory_mib"]) == (0, 16384)
-    assert str(one["model"]).endswith("Tesla T4")
-    assert (other["index"], other["memory_mib"], other["used_mib"]) == (1, 24576, 0)
-    assert one["compute_capability"] in (None, [8, 0])  # simulated cards need not tell
-    assert str(one["uuid"]).startswith("GPU-")
-    assert one["uuid"] != other["uuid"]
-    assert one["problem"] == other["problem"] == ""
-    assert (one["utilization_percent"], one["temperature_c"]) == (0, 40)
+    assert (first["index"], first["memory_mib"]) == (0, 16384)
+    assert str(first["model"]).endswith("Tesla T4")
+    assert (second["index"], second["memory_mib"], second["used_mib"]) == (1, 24576, 0)
+    assert first["compute_capability"] in (None, [8, 0])  # simulated cards need not tell
+    assert str(first["uuid"]).startswith("GPU-")
+    assert first["uuid"] != second["uuid"]
+    assert first["problem"] == second["problem"] == ""
+    assert (first["utilization_percent"], first["temperature_c"]) == (0, 40)
 
 
 def test_readings_are_taken_of_all_cards(machine: dict[str, str]) -> None:
@@ -108,15 +107,17 @@ with nvml.Nvml() as driver:
         subprocess.run([sys.argv[1], *words.split()], check=True)
     print(msgspec.json.encode(driver.readings()).decode())
 """
-    wanted = [each["uuid"] for each in devices(machine)]
+    uuids = [device["uuid"] for device in devices(machine)]
     with holding(machine | {"CUDA_VISIBLE_DEVICES": "1"}):
-        told = simulated.python(script, simulated.LIBRARIES / "simsmi", environment=machine)
-    lost, other = msgspec.json.decode(told, type=list[dict[str, object]])
+        output = simulated_machines.python(
+            script, simulated_machines.LIBRARIES / "simsmi", environment=machine
+        )
+    lost, second = msgspec.json.decode(output, type=list[dict[str, object]])
 
     assert set(lost.values()) == {0, None}
-    assert other == {
+    assert second == {
         "index": 1,
-        "uuid": wanted[1],
+        "uuid": uuids[1],
         "used_bytes": 300 * MIB,
         "utilization_percent": 0,
         "temperature_c": 40,
@@ -132,16 +133,16 @@ def test_a_card_is_told_with_all_who_hold_something_of_it(machine: dict[str, str
 import msgspec
 from partage.devices import nvml
 with nvml.Nvml() as driver:
-    found = [driver.occupancy(device.uuid) for device in driver.devices()]
-print(msgspec.json.encode(found).decode())
+    occupancies = [driver.occupancy(device.uuid) for device in driver.devices()]
+print(msgspec.json.encode(occupancies).decode())
 """
     with holding(machine) as client:
-        told = simulated.python(script, environment=machine)
-    one, other = msgspec.json.decode(told, type=list[dict[str, object]])
+        output = simulated_machines.python(script, environment=machine)
+    first, second = msgspec.json.decode(output, type=list[dict[str, object]])
 
-    assert one["used_bytes"] == 300 * MIB
-    assert one["processes"] == [{"pid": client.pid, "used_bytes": 300 * MIB}]
-    assert (other["used_bytes"], other["processes"]) == (0, [])
+    assert first["used_bytes"] == 300 * MIB
+    assert first["processes"] == [{"pid": client.pid, "used_bytes": 300 * MIB}]
+    assert (second["used_bytes"], second["processes"]) == (0, [])
 
 
 def card_links(machine: dict[str, str]) -> list[dict[int, int]]:
@@ -153,15 +154,15 @@ with nvml.Nvml() as driver:
     cards = [device.card for device in driver.devices() if device.card]
 print(msgspec.json.encode(cards).decode())
 """
-    told = simulated.python(script, environment=machine)
-    found = msgspec.json.decode(told, type=list[cards.Card])
-    index = {card.uuid: card.index for card in found}
-    return [{index[uuid]: near for uuid, near in card.links} for card in found]
+    output = simulated_machines.python(script, environment=machine)
+    machine_cards = msgspec.json.decode(output, type=list[cards.Card])
+    index = {card.uuid: card.index for card in machine_cards}
+    return [{index[uuid]: near for uuid, near in card.links} for card in machine_cards]
 
 
 def test_cards_tell_how_near_they_are(tmp_path: pathlib.Path) -> None:
     """Neighbours below one switch, four below one bridge, others beyond the processors."""
-    assert card_links(simulated.machine(tmp_path, cards="5x16GiB"))[1] == {
+    assert card_links(simulated_machines.machine(tmp_path, cards="5x16GiB"))[1] == {
         0: Link.PIX,
         2: Link.PHB,
         3: Link.PHB,
@@ -171,16 +172,16 @@ def test_cards_tell_how_near_they_are(tmp_path: pathlib.Path) -> None:
 
 def test_links_of_nvlink_add_up(tmp_path: pathlib.Path) -> None:
     """Two of them between neighbours that have it; the last card has no such neighbour."""
-    found = card_links(simulated.machine(tmp_path, cards="3x16GiB:A100-SXM4,16GiB"))
+    links = card_links(simulated_machines.machine(tmp_path, cards="3x16GiB:A100-SXM4,16GiB"))
 
-    assert found[0] == {1: 2 * Link.NVLINK, 2: Link.PHB, 3: Link.PHB}
-    assert found[1] == {0: 2 * Link.NVLINK, 2: Link.PHB, 3: Link.PHB}
-    assert found[2] == {0: Link.PHB, 1: Link.PHB, 3: Link.PIX}
+    assert links[0] == {1: 2 * Link.NVLINK, 2: Link.PHB, 3: Link.PHB}
+    assert links[1] == {0: 2 * Link.NVLINK, 2: Link.PHB, 3: Link.PHB}
+    assert links[2] == {0: Link.PHB, 1: Link.PHB, 3: Link.PIX}
 
 
 def test_a_lost_card_takes_no_links_from_others(machine: dict[str, str]) -> None:
     """It has none, and is none's neighbour."""
-    simsmi = simulated.LIBRARIES / "simsmi"
+    simsmi = simulated_machines.LIBRARIES / "simsmi"
     machine = machine | {"SIMCUDA_CARDS": "4x16GiB"}
     subprocess.run([simsmi, "lose", "0"], env=machine, check=True, timeout=30)
 
@@ -212,19 +213,19 @@ with nvml.Nvml() as driver:
         client.stdin.write("alloc 100\n")
         client.stdin.flush()
         assert client.stdout.readline() == "0\n"
-        said = simulated.python(script, environment=machine).splitlines()
+        said = simulated_machines.python(script, environment=machine).splitlines()
         client.kill()
 
     assert said == [f"({client.pid}, {400 * MIB})", ""]
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root may set limits")
+@leaving_out.needs_root  # only root may set limits
 def test_limits_of_a_cgroup_are_set_read_and_lifted(
     machine: dict[str, str], tmp_path: pathlib.Path
 ) -> None:
     """Soft and hard; nothing is found where nothing was set, or where it was lifted."""
     most = (1 << 64) - 1
-    said = simulated.python(
+    said = simulated_machines.python(
         LIMITS,
         f"get {tmp_path}",
         f"set {tmp_path} 0 {2048 * MIB}",
@@ -237,12 +238,12 @@ def test_limits_of_a_cgroup_are_set_read_and_lifted(
     assert said.splitlines() == ["not-found", "set", f"0 {2048 * MIB} 0", "set", "not-found"]
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root may set limits")
+@leaving_out.needs_root  # only root may set limits
 def test_limits_that_cannot_be_are_refused_by_name(
     machine: dict[str, str], tmp_path: pathlib.Path
 ) -> None:
     """A cgroup that is not there; more than the card has; a soft limit above the hard one."""
-    said = simulated.python(
+    said = simulated_machines.python(
         LIMITS,
         f"set {tmp_path}/none 0 1",
         f"get {tmp_path}/none",
@@ -256,14 +257,17 @@ def test_limits_that_cannot_be_are_refused_by_name(
 
 def test_a_driver_that_cannot_limit_says_so(tmp_path: pathlib.Path) -> None:
     """It has the function, and does not support it."""
-    machine = simulated.machine(tmp_path, memory_limits="0")
+    machine = simulated_machines.machine(tmp_path, memory_limits="0")
 
-    assert simulated.python(LIMITS, f"get {tmp_path}", environment=machine) == "not-supported\n"
+    assert (
+        simulated_machines.python(LIMITS, f"get {tmp_path}", environment=machine)
+        == "not-supported\n"
+    )
 
 
 def test_a_context_is_measured_on_each_card(machine: dict[str, str]) -> None:
     """By a process that does nothing else."""
-    said = simulated.python(MEASURE, environment=machine)
+    said = simulated_machines.python(MEASURE, environment=machine)
 
     assert said.split() == [str(300 * MIB)] * 2
 
@@ -272,7 +276,7 @@ def test_a_measurement_is_not_disturbed_by_others(machine: dict[str, str]) -> No
     """Not by a program on the card, and not by a fence in our own environment."""
     with holding(machine):
         fenced = machine | {"PARTAGE_LIMITS": "/nowhere", "CUDA_MPS_PIPE_DIRECTORY": "/nowhere"}
-        said = simulated.python(MEASURE, environment=fenced)
+        said = simulated_machines.python(MEASURE, environment=fenced)
 
     assert said.split() == [str(300 * MIB)] * 2
 
@@ -281,14 +285,14 @@ def test_a_context_that_cannot_be_made_is_told(
     machine: dict[str, str], tmp_path: pathlib.Path
 ) -> None:
     """A driver without CUDA: the last words of the program that tried."""
-    (tmp_path / "libnvidia-ml.so.1").symlink_to(simulated.LIBRARIES / "libnvidia-ml.so.1")
+    (tmp_path / "libnvidia-ml.so.1").symlink_to(simulated_machines.LIBRARIES / "libnvidia-ml.so.1")
     (tmp_path / "libcuda.so.1").touch()
 
-    said = simulated.python(
+    said = simulated_machines.python(
         MEASURE, environment=machine | {"LD_LIBRARY_PATH": str(tmp_path)}
     ).splitlines()
 
     assert len(said) == 2
     for line in said:
-        assert line.startswith("no-context no context could be made on card GPU-")
+        assert line.startswith("no-context no CUDA context could be made on card GPU-")
         assert "libcuda.so.1" in line

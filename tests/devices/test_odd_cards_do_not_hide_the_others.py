@@ -1,4 +1,4 @@
-"""NVML on an old driver with cards that are sick, silent and vague: a small library of our own."""
+"""NVML of an old driver with unhealthy, silent and vague cards: a small library of our own."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pathlib
 import msgspec
 import pytest
 
-from native import building
-from tests import leaving_out, simulated
+from native import compilers
+from tests import leaving_out, simulated_machines
 
 GOOD, GONE, MUTE, VAGUE = range(4)
 
@@ -26,8 +26,8 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """The environment in which that library is the driver's."""
     folder = tmp_path_factory.mktemp("driver")
     try:
-        compiler = building.system_compiler()
-    except building.CannotBuild as error:
+        compiler = compilers.system()
+    except compilers.CannotBuild as error:
         leaving_out.leave_out("a C compiler", error)
     source = pathlib.Path(__file__).with_name("odd_driver.c")
     compiler.link(folder / "libnvidia-ml.so.1", [source], "-shared")
@@ -36,19 +36,19 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 def devices(environment: dict[str, str], pci: pathlib.Path) -> list[dict[str, object]]:
     """What is found."""
-    told = simulated.python(DEVICES, pci, environment=environment)
-    return msgspec.json.decode(told, type=list[dict[str, object]])
+    output = simulated_machines.python(DEVICES, pci, environment=environment)
+    return msgspec.json.decode(output, type=list[dict[str, object]])
 
 
 def test_every_card_is_there_in_its_place(
     environment: dict[str, str], tmp_path: pathlib.Path
 ) -> None:
-    """Sick ones too, with what is wrong with them."""
-    found = devices(environment, tmp_path)
+    """Unhealthy ones too, with what is wrong with them."""
+    rows = devices(environment, tmp_path)
 
-    assert [each["index"] for each in found] == [0, 1, 2, 3]
-    assert [bool(each["problem"]) for each in found] == [False, True, True, False]
-    assert found[GONE]["problem"] == (
+    assert [device["index"] for device in rows] == [0, 1, 2, 3]
+    assert [bool(device["problem"]) for device in rows] == [False, True, True, False]
+    assert rows[GONE]["problem"] == (
         "card 1: GPU is lost; reset the card or reboot: it has fallen off the bus"
     )
 
@@ -64,9 +64,9 @@ def test_what_a_card_does_not_tell_is_none(
     unknown.parent.mkdir()
     unknown.write_text("-1\n")
 
-    found = devices(environment, tmp_path)
+    rows = devices(environment, tmp_path)
 
-    assert found[GOOD] == {
+    assert rows[GOOD] == {
         "index": 0,
         "uuid": "GPU-00000001-0000-4000-8000-000000000001",
         "minor": 7,
@@ -82,9 +82,9 @@ def test_what_a_card_does_not_tell_is_none(
         "links": [],
         "problem": "",
     }
-    assert found[VAGUE]["numa"] is None
-    assert found[MUTE]["model"] == "Odd 3"
-    assert [found[MUTE][name] for name in ("uuid", "memory_mib", "bus")] == [None] * 3
+    assert rows[VAGUE]["numa"] is None
+    assert rows[MUTE]["model"] == "Odd 3"
+    assert [rows[MUTE][name] for name in ("uuid", "memory_mib", "bus")] == [None] * 3
 
 
 def test_cards_are_given_to_decisions_if_they_can_be_named(environment: dict[str, str]) -> None:
@@ -94,7 +94,7 @@ from partage.devices import nvml
 with nvml.Nvml() as driver:
     print(*(device.card.healthy if device.card else None for device in driver.devices()))
 """
-    assert simulated.python(script, environment=environment) == "True None None True\n"
+    assert simulated_machines.python(script, environment=environment) == "True None None True\n"
 
 
 def test_a_lost_card_hides_no_reading(environment: dict[str, str]) -> None:
@@ -105,15 +105,15 @@ from partage.devices import nvml
 with nvml.Nvml() as driver:
     print(msgspec.json.encode(driver.readings()).decode())
 """
-    told = simulated.python(script, environment=environment)
-    found = msgspec.json.decode(told, type=list[dict[str, object]])
+    output = simulated_machines.python(script, environment=environment)
+    rows = msgspec.json.decode(output, type=list[dict[str, object]])
 
-    assert [each["index"] for each in found] == [0, 1, 2, 3]
-    assert [each["used_bytes"] for each in found] == [1 << 30, None, None, 1 << 30]
-    assert found[GOOD]["uuid"] == "GPU-00000001-0000-4000-8000-000000000001"
-    assert set(found[GONE].values()) == {GONE, None}
+    assert [device["index"] for device in rows] == [0, 1, 2, 3]
+    assert [device["used_bytes"] for device in rows] == [1 << 30, None, None, 1 << 30]
+    assert rows[GOOD]["uuid"] == "GPU-00000001-0000-4000-8000-000000000001"
+    assert set(rows[GONE].values()) == {GONE, None}
     unknown = ("utilization_percent", "temperature_c", "power_mw", "corrected_errors")
-    assert [found[GOOD][name] for name in unknown] == [None] * 4
+    assert [rows[GOOD][name] for name in unknown] == [None] * 4
 
 
 def test_processes_are_there_once_with_all_their_memory(environment: dict[str, str]) -> None:
@@ -123,15 +123,15 @@ from partage.core import errors
 from partage.devices import nvml
 with nvml.Nvml() as driver:
     for number in (1, 4):
-        found = driver.processes(f"GPU-{number:08x}")
-        print(*((process.pid, process.used_bytes) for process in found))
-    for wanted in ("GPU-00000003", "GPU-00000009"):
+        processes = driver.processes(f"GPU-{number:08x}")
+        print(*((process.pid, process.used_bytes) for process in processes))
+    for uuid in ("GPU-00000003", "GPU-00000009"):
         try:
-            driver.processes(wanted)
+            driver.processes(uuid)
         except errors.DeviceError as error:
             print(error.reason)
 """
-    assert simulated.python(script, environment=environment).splitlines() == [
+    assert simulated_machines.python(script, environment=environment).splitlines() == [
         "(10, 250) (20, 300)",
         "(10, None) (20, None)",
         "not-supported",
@@ -145,7 +145,7 @@ def test_an_old_driver_has_no_limits_of_memory(environment: dict[str, str]) -> N
 from partage.core import errors
 from partage.devices import nvml
 with nvml.Nvml() as driver:
-    print(driver.driver_version(), driver.has_memory_limits())
+    print(driver.driver_version())
     for action in (
         lambda: driver.memory_limits("GPU-00000001", "/sys/fs/cgroup"),
         lambda: driver.set_memory_limits("GPU-1", "/", soft_bytes=0, hard_bytes=1),
@@ -155,9 +155,9 @@ with nvml.Nvml() as driver:
         except errors.DeviceError as error:
             print(error.reason, error)
 """
-    first, *others = simulated.python(script, environment=environment).splitlines()
+    first, *others = simulated_machines.python(script, environment=environment).splitlines()
 
-    assert first == "470.5 False"
+    assert first == "470.5"
     assert len(others) == 2
     for line in others:
         assert line.startswith("function-not-found this driver has no nvmlDevice")
@@ -176,7 +176,9 @@ except errors.DeviceError as error:
 """
     (tmp_path / "libnvidia-ml.so.1").touch()  # no library, whatever else this machine has
 
-    said = simulated.python(script, environment={**os.environ, "LD_LIBRARY_PATH": str(tmp_path)})
+    said = simulated_machines.python(
+        script, environment={**os.environ, "LD_LIBRARY_PATH": str(tmp_path)}
+    )
 
     assert said.startswith("library-not-found NVML: ")
     assert "install NVIDIA's driver" in said

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from partage.core import demands, plans
+from partage.core import demands
 from partage.core.demands import ComputeMode, Demand, Exclusive, Qos
-from tests.dialects import making
+from partage.core.placement import plans
+from tests.dialects import dialect_pods
 
 GPU = "nvidia.com/gpu"
 MEMORY = "nvidia.com/gpumem"
@@ -48,19 +49,19 @@ ROWS = {
 
 @pytest.mark.parametrize(("limits", "meant"), ROWS.values(), ids=ROWS)
 def test_a_request_means_what_the_webhook_makes_of_it(
-    limits: making.Limits, meant: Demand | None
+    limits: dialect_pods.Limits, meant: Demand | None
 ) -> None:
     """What is left out is filled in as HAMi does; None stands for a card of its own."""
-    asked = making.demand(making.single(limits))
-    assert asked.dialect == "hami"
-    assert asked.containers[0].demand == (meant or Demand(exclusive=Exclusive.CARD))
+    demand = dialect_pods.demand(dialect_pods.single(limits))
+    assert demand.dialect == "hami"
+    assert demand.containers[0].demand == (meant or Demand(exclusive=Exclusive.CARD))
 
 
 @pytest.mark.parametrize(("priority", "qos"), [(0, Qos.ONLINE), (1, Qos.NORMAL)])
 def test_high_priority_is_online_and_low_is_what_everybody_has(priority: int, qos: Qos) -> None:
     """HAMi's low priority is its default, so only the high one is special."""
-    assert making.demand(making.single({MEMORY: 100, PRIORITY: priority})).qos is qos
-    assert making.demand(making.single({MEMORY: 100})).qos is Qos.NORMAL
+    assert dialect_pods.demand(dialect_pods.single({MEMORY: 100, PRIORITY: priority})).qos is qos
+    assert dialect_pods.demand(dialect_pods.single({MEMORY: 100})).qos is Qos.NORMAL
 
 
 @pytest.mark.parametrize(
@@ -69,23 +70,25 @@ def test_high_priority_is_online_and_low_is_what_everybody_has(priority: int, qo
 def test_an_annotation_of_hami_makes_the_plain_number_hami(annotation: str) -> None:
     """A restriction beside nvidia.com/gpu would otherwise be ignored in silence."""
     value = {"hami.io/gpu-scheduler-policy": "spread", "nvidia.com/vgpu-mode": "hami-core"}
-    pod = making.single({GPU: 1}, annotations={annotation: value.get(annotation, "A100")})
-    assert making.demand(pod).dialect == "hami"
+    pod = dialect_pods.single({GPU: 1}, annotations={annotation: value.get(annotation, "A100")})
+    assert dialect_pods.demand(pod).dialect == "hami"
 
 
 def test_a_part_in_any_container_makes_the_whole_pod_hami() -> None:
     """A container with the plain number beside one with memory speaks HAMi as well."""
-    pod = making.pod(making.container("a", {GPU: 1}), making.container("b", {MEMORY: 100}))
-    asked = making.demand(pod)
-    assert asked.dialect == "hami"
-    assert [c.demand.whole for c in asked.containers] == [True, False]
+    pod = dialect_pods.pod(
+        dialect_pods.container("a", {GPU: 1}), dialect_pods.container("b", {MEMORY: 100})
+    )
+    demand = dialect_pods.demand(pod)
+    assert demand.dialect == "hami"
+    assert [c.demand.whole for c in demand.containers] == [True, False]
 
 
 def test_models_are_substrings_without_regard_to_case() -> None:
     """HAMi looks for the text anywhere in the model's name; signs of patterns are plain text."""
     annotations = {"nvidia.com/use-gputype": "A100, h[1]*", "nvidia.com/nouse-gputype": "40GB"}
-    asked = making.demand(making.single({MEMORY: 100}, annotations=annotations))
-    demand = asked.containers[0].demand
+    pod_demand = dialect_pods.demand(dialect_pods.single({MEMORY: 100}, annotations=annotations))
+    demand = pod_demand.containers[0].demand
     assert plans.model_accepted(demand, "NVIDIA A100-SXM4-80GB")
     assert plans.model_accepted(demand, "Odd H[1]* Card")
     assert not plans.model_accepted(demand, "NVIDIA A100-SXM4-40GB")
@@ -95,7 +98,9 @@ def test_models_are_substrings_without_regard_to_case() -> None:
 def test_uuids_are_taken_as_they_are() -> None:
     """Both lists of uuids reach the demand, without blanks."""
     annotations = {"nvidia.com/use-gpuuuid": "GPU-1, GPU-2", "nvidia.com/nouse-gpuuuid": "GPU-3"}
-    demand = making.demand(making.single({MEMORY: 100}, annotations=annotations)).containers[0]
+    demand = dialect_pods.demand(
+        dialect_pods.single({MEMORY: 100}, annotations=annotations)
+    ).containers[0]
     assert demand.demand.uuids == ("GPU-1", "GPU-2")
     assert demand.demand.not_uuids == ("GPU-3",)
 
@@ -103,15 +108,15 @@ def test_uuids_are_taken_as_they_are() -> None:
 def test_a_list_may_have_sixty_four_entries_of_128_characters() -> None:
     """The longest list that is allowed is read in full."""
     models = ",".join(["a" * 128] * 64)
-    pod = making.single({MEMORY: 100}, annotations={"nvidia.com/use-gputype": models})
-    assert len(making.demand(pod).containers[0].demand.models) == 64
+    pod = dialect_pods.single({MEMORY: 100}, annotations={"nvidia.com/use-gputype": models})
+    assert len(dialect_pods.demand(pod).containers[0].demand.models) == 64
 
 
 def test_an_empty_restriction_restricts_nothing() -> None:
     """HAMi reads an empty annotation as none."""
     annotations = {"nvidia.com/use-gputype": " ", "nvidia.com/use-gpuuuid": ""}
-    asked = making.demand(making.single({MEMORY: 100}, annotations=annotations))
-    assert asked.containers[0].demand == Demand(memory_mib=100)
+    demand = dialect_pods.demand(dialect_pods.single({MEMORY: 100}, annotations=annotations))
+    assert demand.containers[0].demand == Demand(memory_mib=100)
 
 
 def test_policies_choose_nodes_and_cards_apart() -> None:
@@ -120,13 +125,13 @@ def test_policies_choose_nodes_and_cards_apart() -> None:
         "hami.io/node-scheduler-policy": "binpack",
         "hami.io/gpu-scheduler-policy": "topology-aware,spread",
     }
-    asked = making.demand(making.single({MEMORY: 100}, annotations=annotations))
-    assert (asked.nodes_by, asked.cards_by) == ("binpack", "spread")
+    demand = dialect_pods.demand(dialect_pods.single({MEMORY: 100}, annotations=annotations))
+    assert (demand.nodes_by, demand.cards_by) == ("binpack", "spread")
 
 
 def test_mutex_wants_idle_cards() -> None:
     """HAMi's mutex policy takes cards on which nobody is."""
     annotations = {"hami.io/gpu-scheduler-policy": "mutex"}
-    asked = making.demand(making.single({MEMORY: 100}, annotations=annotations))
-    assert asked.containers[0].demand.max_tenants == 1
-    assert asked.containers[0].demand.exclusive is demands.Exclusive.NO
+    demand = dialect_pods.demand(dialect_pods.single({MEMORY: 100}, annotations=annotations))
+    assert demand.containers[0].demand.max_tenants == 1
+    assert demand.containers[0].demand.exclusive is demands.Exclusive.NO

@@ -10,7 +10,7 @@ import yaml
 
 from partage.core.demands import ALL_CARDS, ComputeMode, Demand, Exclusive
 from partage.dialects import pods, registry
-from tests.dialects import making
+from tests.dialects import dialect_pods
 
 GPUSHARE = """
 apiVersion: apps/v1beta1
@@ -144,13 +144,13 @@ def _pod(manifest: str) -> pods.Pod:
 def test_a_published_manifest_is_understood(manifest: str, meant: Demand) -> None:
     """It becomes the demand that its page describes, and there is nothing to warn of."""
     pod = _pod(manifest)
-    (container,) = making.demand(pod).containers
+    (container,) = dialect_pods.demand(pod).containers
     assert container.demand == meant
-    assert registry.warnings(pod, making.SETTINGS) == ()
+    assert registry.warnings(pod, dialect_pods.SETTINGS) == ()
 
 
 def test_the_published_claims_amount_is_refused_with_a_hint() -> None:
     """The page writes 4GB, which Kubernetes does not take as an amount of anything."""
-    error = making.refusal(_pod(QGPU.replace("qgpu-memory: 4", "qgpu-memory: 4GB")))
+    error = dialect_pods.refusal(_pod(QGPU.replace("qgpu-memory: 4", "qgpu-memory: 4GB")))
     assert error.field == "spec.containers[0].resources.limits[tke.cloud.tencent.com/qgpu-memory]"
     assert "a number of GiB" in error.instead

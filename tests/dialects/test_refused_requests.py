@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import pytest
 
-from partage.dialects import base
-from tests.dialects import making
+from partage.dialects import contract
+from tests.dialects import dialect_pods
 
 ALIYUN_MEMORY = "aliyun.com/gpu-mem"
 ALIYUN_CORE = "aliyun.com/gpu-core.percentage"
@@ -31,7 +31,7 @@ OWN = "partage.dev"
 class Refused(NamedTuple):
     """A request of one container, the resource or annotation at fault, and the reason."""
 
-    limits: making.Limits
+    limits: dialect_pods.Limits
     at: str
     why: str
     annotations: Mapping[str, str] = {}
@@ -40,7 +40,7 @@ class Refused(NamedTuple):
 
 ELASTIC = {
     "core above a card": Refused(
-        {"elasticgpu.io/gpu-core": 150}, "elasticgpu.io/gpu-core", "no number of whole cards"
+        {"elasticgpu.io/gpu-core": 150}, "elasticgpu.io/gpu-core", "not a number of whole cards"
     ),
     "both domains in one container": Refused(
         {"elasticgpu.io/gpu-core": 30, "elasticgpu.com/gpu-memory": 100},
@@ -53,10 +53,10 @@ ELASTIC = {
 }
 GAIA = {
     "core above a card": Refused(
-        {GAIA_CORE: 150, GAIA_MEMORY: 4}, GAIA_CORE, "no number of whole cards"
+        {GAIA_CORE: 150, GAIA_MEMORY: 4}, GAIA_CORE, "not a number of whole cards"
     ),
     "core without memory": Refused({GAIA_CORE: 20}, GAIA_CORE, "needs memory too"),
-    "memory alone": Refused({GAIA_MEMORY: 4}, GAIA_MEMORY, "no GPU container"),
+    "memory alone": Refused({GAIA_MEMORY: 4}, GAIA_MEMORY, "not enough"),
     "ceiling that is no number": Refused(
         {GAIA_CORE: 20, GAIA_MEMORY: 4}, GAIA_LIMIT, "not a quantity", {GAIA_LIMIT: "half"}
     ),
@@ -67,16 +67,16 @@ GAIA = {
         {GAIA_CORE: 20, GAIA_MEMORY: 4}, GAIA_LIMIT, "is below 20", {GAIA_LIMIT: "10"}
     ),
     "ceiling above a card": Refused(
-        {GAIA_CORE: 20, GAIA_MEMORY: 4}, GAIA_LIMIT, "not from 1 to 100", {GAIA_LIMIT: "101"}
+        {GAIA_CORE: 20, GAIA_MEMORY: 4}, GAIA_LIMIT, "not between 1 and 100", {GAIA_LIMIT: "101"}
     ),
 }
 T9K = {
-    "two nodes": Refused({T9K_NODE: 2}, T9K_NODE, "not from 1 to 1"),
+    "two nodes": Refused({T9K_NODE: 2}, T9K_NODE, "not between 1 and 1"),
     "a node and cards": Refused({T9K_NODE: 1, T9K_CARDS: 1}, T9K_CARDS, "takes the whole node"),
     "a node and a percentage": Refused(
         {T9K_NODE: 1, T9K_PERCENT: 10}, T9K_PERCENT, "takes the whole node"
     ),
-    "percent above a card": Refused({T9K_PERCENT: 101}, T9K_PERCENT, "not from 1 to 100"),
+    "percent above a card": Refused({T9K_PERCENT: 101}, T9K_PERCENT, "not between 1 and 100"),
     "cards and a percentage": Refused(
         {T9K_CARDS: 1, T9K_PERCENT: 10}, T9K_PERCENT, "also asks for whole cards"
     ),
@@ -86,20 +86,20 @@ ALIYUN = {
         {ALIYUN_MEMORY: 2, ALIYUN_CORE: 33}, ALIYUN_CORE, "not a multiple of 5"
     ),
     "core above a card": Refused(
-        {ALIYUN_MEMORY: 2, ALIYUN_CORE: 105}, ALIYUN_CORE, "not from 1 to 100"
+        {ALIYUN_MEMORY: 2, ALIYUN_CORE: 105}, ALIYUN_CORE, "not between 1 and 100"
     ),
     "core without memory": Refused({ALIYUN_CORE: 30}, ALIYUN_CORE, "without memory"),
     "core on several cards": Refused(
         {ALIYUN_MEMORY: 2, ALIYUN_CORE: 30},
         ALIYUN_CORE,
-        "of one card only",
+        "on one card only",
         labels={ALIYUN_COUNT: "2"},
     ),
     "memory that does not divide": Refused(
         {ALIYUN_MEMORY: 9}, ALIYUN_MEMORY, "divided by 2", labels={ALIYUN_COUNT: "2"}
     ),
     "no cards": Refused(
-        {ALIYUN_MEMORY: 8}, ALIYUN_COUNT, "not from 1 to", labels={ALIYUN_COUNT: "0"}
+        {ALIYUN_MEMORY: 8}, ALIYUN_COUNT, "not between 1 and", labels={ALIYUN_COUNT: "0"}
     ),
     "a count that is no number": Refused(
         {ALIYUN_MEMORY: 8}, ALIYUN_COUNT, "not a quantity", labels={ALIYUN_COUNT: "two"}
@@ -109,21 +109,23 @@ QGPU = {
     "core not in steps of 5": Refused({CORE: 33, MEMORY: 5}, CORE, "not a multiple of 5"),
     "core without memory": Refused({CORE: 30}, CORE, "without memory"),
     "slice without memory": Refused({CORE: 160}, CORE, "without memory"),
-    "slice of three cards": Refused({CORE: 250, MEMORY: 30}, CORE, "3 cards is too wide"),
-    "no memory": Refused({CORE: 30, MEMORY: 0}, MEMORY, "not from 1 to"),
-    "memory split to nothing": Refused({CORE: 160, MEMORY: 1}, MEMORY, "leave nothing"),
+    "slice of three cards": Refused({CORE: 250, MEMORY: 30}, CORE, "cannot span 3 cards"),
+    "no memory": Refused({CORE: 30, MEMORY: 0}, MEMORY, "not between 1 and"),
+    "memory split to nothing": Refused({CORE: 160, MEMORY: 1}, MEMORY, "not enough for 2 cards"),
     "greedy without offline": Refused({GREEDY: 40, MEMORY: 4}, GREEDY, "only offline"),
-    "greedy above a card": Refused({GREEDY: 120, MEMORY: 4}, GREEDY, "not from 1 to 100", OFFLINE),
+    "greedy above a card": Refused(
+        {GREEDY: 120, MEMORY: 4}, GREEDY, "not between 1 and 100", OFFLINE
+    ),
     "greedy and core": Refused({GREEDY: 40, CORE: 30, MEMORY: 4}, CORE, "no fixed share", OFFLINE),
     "offline without greedy": Refused({MEMORY: 4}, MEMORY, "which part", OFFLINE),
     "offline without memory": Refused({GREEDY: 40}, GREEDY, "without memory", OFFLINE),
-    "online with core": Refused({CORE: 30, MEMORY: 4}, CORE, "all the compute", ONLINE),
-    "online with greedy": Refused({GREEDY: 30, MEMORY: 4}, GREEDY, "all the compute", ONLINE),
-    "memory alone, not online": Refused({MEMORY: 4}, MEMORY, "for online pods"),
+    "online with core": Refused({CORE: 30, MEMORY: 4}, CORE, "not limited", ONLINE),
+    "online with greedy": Refused({GREEDY: 30, MEMORY: 4}, GREEDY, "not limited", ONLINE),
+    "memory alone, not online": Refused({MEMORY: 4}, MEMORY, "only online pods"),
     "a class that does not exist": Refused(
         {CORE: 30, MEMORY: 4},
         "tke.cloud.tencent.com/app-class",
-        "none of its values",
+        "not a valid value",
         {"tke.cloud.tencent.com/app-class": "urgent"},
     ),
 }
@@ -134,30 +136,32 @@ HAMI_REFUSED = {
         "also asked for in MiB",
     ),
     "percent above a card": Refused(
-        {f"{HAMI}/gpumem-percentage": 101}, f"{HAMI}/gpumem-percentage", "not from 1 to 100"
+        {f"{HAMI}/gpumem-percentage": 101}, f"{HAMI}/gpumem-percentage", "not between 1 and 100"
     ),
-    "cores above a card": Refused({f"{HAMI}/gpucores": 101}, f"{HAMI}/gpucores", "not from 0"),
+    "cores above a card": Refused({f"{HAMI}/gpucores": 101}, f"{HAMI}/gpucores", "not between 0"),
     "no cards but memory": Refused(
-        {f"{HAMI}/gpu": 0, f"{HAMI}/gpumem": 100}, f"{HAMI}/gpu", "not from 1 to"
+        {f"{HAMI}/gpu": 0, f"{HAMI}/gpumem": 100}, f"{HAMI}/gpu", "not between 1 and"
     ),
     "a priority that does not exist": Refused(
-        {f"{HAMI}/gpu": 1, f"{HAMI}/priority": 2}, f"{HAMI}/priority", "not from 0 to 1"
+        {f"{HAMI}/gpu": 1, f"{HAMI}/priority": 2}, f"{HAMI}/priority", "not between 0 and 1"
     ),
-    "a priority and nothing": Refused({f"{HAMI}/priority": 0}, f"{HAMI}/priority", "no card"),
+    "a priority and nothing": Refused(
+        {f"{HAMI}/priority": 0}, f"{HAMI}/priority", "does not ask for a card"
+    ),
     "an unknown policy for cards": Refused(
         {f"{HAMI}/gpumem": 100},
         "hami.io/gpu-scheduler-policy",
-        "'packed' is no policy",
+        "'packed' is not a policy",
         {"hami.io/gpu-scheduler-policy": "binpack,packed"},
     ),
     "an unknown policy for nodes": Refused(
         {f"{HAMI}/gpumem": 100},
         "hami.io/node-scheduler-policy",
-        "'packed' is no policy",
+        "'packed' is not a policy",
         {"hami.io/node-scheduler-policy": "packed"},
     ),
     "a mode that is not served": Refused(
-        {f"{HAMI}/gpu": 1}, f"{HAMI}/vgpu-mode", "not served", {f"{HAMI}/vgpu-mode": "mig"}
+        {f"{HAMI}/gpu": 1}, f"{HAMI}/vgpu-mode", "not supported", {f"{HAMI}/vgpu-mode": "mig"}
     ),
     "too many models": Refused(
         {f"{HAMI}/gpumem": 100},
@@ -178,20 +182,20 @@ NATIVE = {
         f"{OWN}/memory-percent",
         "also asked for in MiB",
     ),
-    "a share of no number of cards": Refused(
-        {f"{OWN}/memory-mib": 100}, f"{OWN}/memory-mib", "cards is not named beside it"
+    "MiB and nothing that has a plugin": Refused(
+        {f"{OWN}/memory-mib": 100}, f"{OWN}/memory-mib", "it needs partage.dev/cards beside it"
     ),
     "memory above a card": Refused(
-        {f"{OWN}/memory-percent": 101}, f"{OWN}/memory-percent", "not from 1 to 100"
+        {f"{OWN}/memory-percent": 101}, f"{OWN}/memory-percent", "not between 1 and 100"
     ),
     "compute above a card": Refused(
-        {f"{OWN}/compute-percent": 101}, f"{OWN}/compute-percent", "not from 1 to 100"
+        {f"{OWN}/compute-percent": 101}, f"{OWN}/compute-percent", "not between 1 and 100"
     ),
     "two cards and all cards": Refused(
         {f"{OWN}/cards": 2}, f"{OWN}/cards", "asks for all cards", {f"{OWN}/cards": "all"}
     ),
     "some cards by annotation": Refused(
-        {f"{OWN}/cards": 1}, f"{OWN}/cards", "none of its values", {f"{OWN}/cards": "2"}
+        {f"{OWN}/cards": 1}, f"{OWN}/cards", "not a valid value", {f"{OWN}/cards": "2"}
     ),
     "all cards, but no container asks": Refused(
         {"cpu": 1}, f"{OWN}/cards", "no container asks", {f"{OWN}/cards": "all"}
@@ -211,14 +215,14 @@ NATIVE = {
     "online with a share of compute": Refused(
         {f"{OWN}/cards": 1, f"{OWN}/compute-percent": 30},
         f"{OWN}/compute-percent",
-        "all the compute",
+        "not limited",
         {f"{OWN}/qos": "online"},
     ),
     "an unknown quality of service": Refused(
-        {f"{OWN}/cards": 1}, f"{OWN}/qos", "none of its values", {f"{OWN}/qos": "urgent"}
+        {f"{OWN}/cards": 1}, f"{OWN}/qos", "not a valid value", {f"{OWN}/qos": "urgent"}
     ),
     "an unknown policy": Refused(
-        {f"{OWN}/cards": 1}, f"{OWN}/policy", "none of its values", {f"{OWN}/policy": "random"}
+        {f"{OWN}/cards": 1}, f"{OWN}/policy", "not a valid value", {f"{OWN}/policy": "random"}
     ),
 }
 TABLE = {
@@ -247,8 +251,8 @@ def _places(at: str) -> set[str]:
 @pytest.mark.parametrize("row", TABLE.values(), ids=TABLE)
 def test_a_request_is_refused_at_its_field(row: Refused) -> None:
     """The error names the field, the problem, and something to write instead."""
-    error = making.refusal(
-        making.single(row.limits, annotations=row.annotations, labels=row.labels)
+    error = dialect_pods.refusal(
+        dialect_pods.single(row.limits, annotations=row.annotations, labels=row.labels)
     )
     assert error.field in _places(row.at)
     assert row.why in error.problem
@@ -258,40 +262,59 @@ def test_a_request_is_refused_at_its_field(row: Refused) -> None:
 def test_the_place_tells_annotation_label_and_limit_apart() -> None:
     """A native count of cards can be wrong in the annotation or in the limits."""
     wrong = {"partage.dev/cards": "2"}
-    at_annotation = making.refusal(making.single({"partage.dev/cards": 1}, annotations=wrong))
+    at_annotation = dialect_pods.refusal(
+        dialect_pods.single({"partage.dev/cards": 1}, annotations=wrong)
+    )
     assert at_annotation.field == "metadata.annotations[partage.dev/cards]"
     every = {"partage.dev/cards": "all"}
-    at_limit = making.refusal(making.single({"partage.dev/cards": 2}, annotations=every))
+    at_limit = dialect_pods.refusal(
+        dialect_pods.single({"partage.dev/cards": 2}, annotations=every)
+    )
     assert at_limit.field == "spec.containers[0].resources.limits[partage.dev/cards]"
-    at_label = making.refusal(making.single({ALIYUN_MEMORY: 8}, labels={ALIYUN_COUNT: "0"}))
+    at_label = dialect_pods.refusal(
+        dialect_pods.single({ALIYUN_MEMORY: 8}, labels={ALIYUN_COUNT: "0"})
+    )
     assert at_label.field == "metadata.labels[aliyun.com/gpu-count]"
 
 
 def test_the_way_out_names_the_nearest_steps() -> None:
     """Who wrote 33 is told 30 or 35; who wrote 3 is told 5, since 0 is nothing."""
-    assert making.refusal(making.single({CORE: 33, MEMORY: 5})).instead == "write 30 or 35"
-    assert making.refusal(making.single({CORE: 3, MEMORY: 5})).instead == "write 5"
+    assert (
+        dialect_pods.refusal(dialect_pods.single({CORE: 33, MEMORY: 5})).instead == "write 30 or 35"
+    )
+    assert dialect_pods.refusal(dialect_pods.single({CORE: 3, MEMORY: 5})).instead == "write 5"
 
 
 def test_a_node_is_taken_by_one_container() -> None:
     """A second container that takes the node, or any card of it, is refused."""
     for limits in ({T9K_NODE: 1}, {T9K_CARDS: 1}, {T9K_PERCENT: 10}):
-        pod = making.pod(making.container("a", {T9K_NODE: 1}), making.container("b", limits))
+        pod = dialect_pods.pod(
+            dialect_pods.container("a", {T9K_NODE: 1}), dialect_pods.container("b", limits)
+        )
         (resource,) = limits
-        assert making.refusal(pod).field == f"spec.containers[1].resources.limits[{resource}]"
+        assert dialect_pods.refusal(pod).field == f"spec.containers[1].resources.limits[{resource}]"
 
 
 def test_an_administrator_may_allow_wider_slices() -> None:
     """The number of cards of one qGPU slice is a setting."""
-    pod = making.single({CORE: 250, MEMORY: 30})
-    asked = making.demand(pod, base.Settings(qgpu_max_cards=3)).containers[0].demand
-    assert (asked.cards, asked.memory_mib, asked.compute_percent) == (3, 10240, 83)
+    pod = dialect_pods.single({CORE: 250, MEMORY: 30})
+    container_demand = (
+        dialect_pods.demand(pod, contract.Settings(qgpu_max_cards=3)).containers[0].demand
+    )
+    assert (
+        container_demand.cards,
+        container_demand.memory_mib,
+        container_demand.compute_percent,
+    ) == (3, 10240, 83)
 
 
 def test_a_pod_has_one_priority() -> None:
     """HAMi's priority is of a container, but quality of service is of a pod."""
-    pod = making.pod(
-        making.container("a", {"nvidia.com/gpumem": 1, "nvidia.com/priority": 0}),
-        making.container("b", {"nvidia.com/gpumem": 1, "nvidia.com/priority": 1}),
+    pod = dialect_pods.pod(
+        dialect_pods.container("a", {"nvidia.com/gpumem": 1, "nvidia.com/priority": 0}),
+        dialect_pods.container("b", {"nvidia.com/gpumem": 1, "nvidia.com/priority": 1}),
     )
-    assert making.refusal(pod).field == "spec.containers[1].resources.limits[nvidia.com/priority]"
+    assert (
+        dialect_pods.refusal(pod).field
+        == "spec.containers[1].resources.limits[nvidia.com/priority]"
+    )

@@ -8,8 +8,8 @@ import pytest
 
 from partage.core import demands
 from partage.core.demands import ComputeMode, Demand, Exclusive, Qos
-from partage.dialects import base
-from tests.dialects import making
+from partage.dialects import contract
+from tests.dialects import dialect_pods
 
 ALIYUN = "aliyun.com"
 TKE = "tke.cloud.tencent.com"
@@ -19,7 +19,7 @@ T9K = "tensorstack.dev"
 class Row(NamedTuple):
     """A request of one container, and what it means."""
 
-    limits: making.Limits
+    limits: dialect_pods.Limits
     demand: Demand
     qos: Qos = Qos.NORMAL
     annotations: dict[str, str] = {}  # noqa: RUF012 - a NamedTuple's default, never changed
@@ -131,37 +131,41 @@ ROWS = {
 @pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
 def test_a_request_means_what_the_table_says(row: Row) -> None:
     """A container's amounts become exactly the demand of their row, and the pod its quality."""
-    asked = making.demand(making.single(row.limits, annotations=row.annotations, labels=row.labels))
-    assert asked.containers == (demands.ContainerDemand("main", row.demand),)
-    assert asked.qos is row.qos
+    demand = dialect_pods.demand(
+        dialect_pods.single(row.limits, annotations=row.annotations, labels=row.labels)
+    )
+    assert demand.containers == (demands.ContainerDemand("main", row.demand),)
+    assert demand.qos is row.qos
 
 
 def test_aliyun_counts_mib_where_the_plugin_does() -> None:
     """With the unit MiB the same number means that many MiB."""
-    settings = base.Settings(memory_unit_mib=1)
-    asked = making.demand(making.single({"aliyun.com/gpu-mem": 8138}), settings)
-    assert asked.containers[0].demand.memory_mib == 8138
+    settings = contract.Settings(memory_unit_mib=1)
+    demand = dialect_pods.demand(dialect_pods.single({"aliyun.com/gpu-mem": 8138}), settings)
+    assert demand.containers[0].demand.memory_mib == 8138
 
 
 def test_aliyun_containers_stand_on_the_same_cards() -> None:
     """Two gpushare containers are one bundle; containers of other families are not."""
     amounts = {"aliyun.com/gpu-mem": 5}
-    pod = making.pod(making.container("a", amounts), making.container("b", amounts))
-    assert making.demand(pod).together
+    pod = dialect_pods.pod(
+        dialect_pods.container("a", amounts), dialect_pods.container("b", amounts)
+    )
+    assert dialect_pods.demand(pod).together
     alone = {"elasticgpu.io/gpu-memory": 5}
-    pod = making.pod(making.container("a", alone), making.container("b", alone))
-    assert not making.demand(pod).together
+    pod = dialect_pods.pod(dialect_pods.container("a", alone), dialect_pods.container("b", alone))
+    assert not dialect_pods.demand(pod).together
 
 
 def test_every_aliyun_container_divides_among_the_cards() -> None:
     """The label divides each container's own amount."""
-    pod = making.pod(
-        making.container("a", {"aliyun.com/gpu-mem": 8}),
-        making.container("b", {"aliyun.com/gpu-mem": 4}),
+    pod = dialect_pods.pod(
+        dialect_pods.container("a", {"aliyun.com/gpu-mem": 8}),
+        dialect_pods.container("b", {"aliyun.com/gpu-mem": 4}),
         labels={"aliyun.com/gpu-count": "2"},
     )
-    asked = [(c.demand.cards, c.demand.memory_mib) for c in making.demand(pod).containers]
-    assert asked == [(2, 4096), (2, 2048)]
+    amounts = [(c.demand.cards, c.demand.memory_mib) for c in dialect_pods.demand(pod).containers]
+    assert amounts == [(2, 4096), (2, 2048)]
 
 
 @pytest.mark.parametrize(("app_class", "policy"), [("online", "spread"), ("offline", "binpack")])
@@ -170,23 +174,23 @@ def test_qgpu_spreads_online_and_packs_offline(app_class: str, policy: str) -> N
     limits = {f"{TKE}/qgpu-memory": 4} | (
         {f"{TKE}/qgpu-core-greedy": 10} if app_class == "offline" else {}
     )
-    pod = making.single(limits, annotations={f"{TKE}/app-class": app_class})
-    assert making.demand(pod).cards_by == policy
+    pod = dialect_pods.single(limits, annotations={f"{TKE}/app-class": app_class})
+    assert dialect_pods.demand(pod).cards_by == policy
 
 
 def test_init_containers_come_first_with_their_roles() -> None:
     """Containers are listed in starting order; one that restarts always is a sidecar."""
     limits = {"elasticgpu.io/gpu-memory": 100}
-    pod = making.pod(
-        making.container("app", limits),
-        making.container("logs"),
+    pod = dialect_pods.pod(
+        dialect_pods.container("app", limits),
+        dialect_pods.container("logs"),
         init=(
-            making.container("fetch", limits),
-            making.container("proxy", limits, restart_policy="Always"),
-            making.container("wait"),
+            dialect_pods.container("fetch", limits),
+            dialect_pods.container("proxy", limits, restart_policy="Always"),
+            dialect_pods.container("wait"),
         ),
     )
-    listed = [(c.name, c.role) for c in making.demand(pod).containers]
+    listed = [(c.name, c.role) for c in dialect_pods.demand(pod).containers]
     assert listed == [
         ("fetch", demands.Role.INIT),
         ("proxy", demands.Role.SIDECAR),
@@ -206,5 +210,7 @@ def test_a_demand_names_its_dialect() -> None:
         "nvidia.com/gpumem": "hami",
         "partage.dev/cards": "partage",
     }
-    spoken = {name: making.demand(making.single({name: 100})).dialect for name in firsts}
+    spoken = {
+        name: dialect_pods.demand(dialect_pods.single({name: 100})).dialect for name in firsts
+    }
     assert spoken == firsts

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from partage.core import cards, demands, grants
-from partage.dialects import base, native, pods, registry
-from tests.dialects import making
+from partage.dialects import bound_pods, contract, grant_record, pods
+from tests.dialects import dialect_pods
 
 INDEX = "ALIYUN_COM_GPU_MEM_IDX"
 POD = "ALIYUN_COM_GPU_MEM_POD"
@@ -18,11 +18,11 @@ ALLOCATION = "scheduler.framework.gpushare.allocation"
 
 
 def _granted(
-    pod: pods.Pod, node: cards.Node, settings: base.Settings = making.SETTINGS
+    pod: pods.Pod, node: cards.Node, settings: contract.Settings = dialect_pods.SETTINGS
 ) -> grants.Grant:
-    found = registry.granted(pod, node, settings)
-    assert isinstance(found, grants.Grant), found
-    return found
+    grant = bound_pods.granted(pod, node, settings)
+    assert isinstance(grant, grants.Grant), grant
+    return grant
 
 
 def _shares(grant: grants.Grant) -> dict[str, list[tuple[int, int, int]]]:
@@ -34,44 +34,46 @@ def _shares(grant: grants.Grant) -> dict[str, list[tuple[int, int, int]]]:
 
 
 PODS: dict[str, tuple[pods.Pod, tuple[int, ...]]] = {
-    "gpushare": (making.single({"aliyun.com/gpu-mem": 3}), (1,)),
+    "gpushare": (dialect_pods.single({"aliyun.com/gpu-mem": 3}), (1,)),
     "gpushare, two containers and an init container": (
-        making.pod(
-            making.container("a", {"aliyun.com/gpu-mem": 3}),
-            making.container("b", {"aliyun.com/gpu-mem": 2}),
-            init=(making.container("fetch", {"aliyun.com/gpu-mem": 9}),),
+        dialect_pods.pod(
+            dialect_pods.container("a", {"aliyun.com/gpu-mem": 3}),
+            dialect_pods.container("b", {"aliyun.com/gpu-mem": 2}),
+            init=(dialect_pods.container("fetch", {"aliyun.com/gpu-mem": 9}),),
         ),
         (1,),
     ),
     "gpushare on two cards": (
-        making.pod(
-            making.container("a", {"aliyun.com/gpu-mem": 8}),
-            making.container("b", {"aliyun.com/gpu-mem": 2}),
-            init=(making.container("fetch", {"aliyun.com/gpu-mem": 4}),),
+        dialect_pods.pod(
+            dialect_pods.container("a", {"aliyun.com/gpu-mem": 8}),
+            dialect_pods.container("b", {"aliyun.com/gpu-mem": 2}),
+            init=(dialect_pods.container("fetch", {"aliyun.com/gpu-mem": 4}),),
             labels={"aliyun.com/gpu-count": "2"},
         ),
         (0, 2),
     ),
     "cgpu": (
-        making.single({"aliyun.com/gpu-mem": 3, "aliyun.com/gpu-core.percentage": 30}),
+        dialect_pods.single({"aliyun.com/gpu-mem": 3, "aliyun.com/gpu-core.percentage": 30}),
         (0,),
     ),
     "gaia share": (
-        making.single({"tencent.com/vcuda-core": 20, "tencent.com/vcuda-memory": 4}),
+        dialect_pods.single({"tencent.com/vcuda-core": 20, "tencent.com/vcuda-memory": 4}),
         (2,),
     ),
-    "gaia cards": (making.single({"tencent.com/vcuda-core": 200}), (0, 2)),
-    "elastic": (making.single({"elasticgpu.io/gpu-core": 200}), (1, 2)),
+    "gaia cards": (dialect_pods.single({"tencent.com/vcuda-core": 200}), (0, 2)),
+    "elastic": (dialect_pods.single({"elasticgpu.io/gpu-core": 200}), (1, 2)),
     "hami share": (
-        making.pod(
-            making.container("logs"),
-            making.container("a", {"nvidia.com/gpumem": 3000, "nvidia.com/gpucores": 30}),
-            init=(making.container("wait"),),
+        dialect_pods.pod(
+            dialect_pods.container("logs"),
+            dialect_pods.container("a", {"nvidia.com/gpumem": 3000, "nvidia.com/gpucores": 30}),
+            init=(dialect_pods.container("wait"),),
         ),
         (1,),
     ),
     "hami cards": (
-        making.single({"nvidia.com/gpu": 2, "nvidia.com/gpucores": 100, "nvidia.com/priority": 0}),
+        dialect_pods.single(
+            {"nvidia.com/gpu": 2, "nvidia.com/gpucores": 100, "nvidia.com/priority": 0}
+        ),
         (0, 2),
     ),
 }
@@ -80,58 +82,60 @@ PODS: dict[str, tuple[pods.Pod, tuple[int, ...]]] = {
 @pytest.mark.parametrize(("pod", "indexes"), PODS.values(), ids=PODS)
 def test_what_a_family_writes_is_read_back(pod: pods.Pod, indexes: tuple[int, ...]) -> None:
     """The family's own annotations alone give the same grant that they were written for."""
-    node = making.node(16384, 16384, 16384)
-    grant = making.grant(pod, node, *indexes)
-    annotations = dict(making.marks(grant, pod, node).annotations)
-    del annotations[native.GRANT]
-    assert _granted(making.bound(pod, annotations), node) == grant
+    node = dialect_pods.node(16384, 16384, 16384)
+    grant = dialect_pods.grant(pod, node, *indexes)
+    annotations = dict(dialect_pods.marks(grant, pod, node).annotations)
+    del annotations[grant_record.GRANT]
+    assert _granted(dialect_pods.bound(pod, annotations), node) == grant
 
 
 @pytest.mark.parametrize(("pod", "indexes"), PODS.values(), ids=PODS)
 def test_our_record_is_read_back(pod: pods.Pod, indexes: tuple[int, ...]) -> None:
     """Our own record gives the whole grant, with the policy that chose."""
-    node = making.node(16384, 16384, 16384)
-    grant = msgspec.structs.replace(making.grant(pod, node, *indexes), policy="spread")
-    marks = making.marks(grant, pod, node)
-    assert _granted(making.bound(pod, marks.annotations), node) == grant
+    node = dialect_pods.node(16384, 16384, 16384)
+    grant = msgspec.structs.replace(dialect_pods.grant(pod, node, *indexes), policy="spread")
+    marks = dialect_pods.marks(grant, pod, node)
+    assert _granted(dialect_pods.bound(pod, marks.annotations), node) == grant
 
 
 def test_our_record_goes_before_the_familys() -> None:
     """Where both are there, the record that says more is believed."""
-    node = making.node(16384, 16384)
-    pod = making.single({"aliyun.com/gpu-mem": 3})
-    marks = making.marks(making.grant(pod, node, 0), pod, node)
-    both = making.bound(pod, {**marks.annotations, INDEX: "1"})
+    node = dialect_pods.node(16384, 16384)
+    pod = dialect_pods.single({"aliyun.com/gpu-mem": 3})
+    marks = dialect_pods.marks(dialect_pods.grant(pod, node, 0), pod, node)
+    both = dialect_pods.bound(pod, {**marks.annotations, INDEX: "1"})
     assert _shares(_granted(both, node)) == {"main": [(0, 3072, 0)]}
 
 
 def test_our_record_outlives_a_card_that_shrank_but_not_one_that_is_not_there() -> None:
     """A record that names no card of the node would take its room from nobody."""
-    pod = making.single({"aliyun.com/gpu-mem": 3})
-    grant = making.grant(pod, making.node(16384, 16384), 1)
-    marks = making.marks(grant, pod, making.node(16384, 16384))
-    bound = making.bound(pod, marks.annotations)
-    assert _granted(bound, making.node(1024, 1024)) == grant
-    assert _granted(bound, making.node()) == grant  # nobody knows its cards just now
-    lost = registry.granted(bound, making.node(16384), making.SETTINGS)
+    pod = dialect_pods.single({"aliyun.com/gpu-mem": 3})
+    grant = dialect_pods.grant(pod, dialect_pods.node(16384, 16384), 1)
+    marks = dialect_pods.marks(grant, pod, dialect_pods.node(16384, 16384))
+    bound = dialect_pods.bound(pod, marks.annotations)
+    assert _granted(bound, dialect_pods.node(1024, 1024)) == grant
+    assert _granted(bound, dialect_pods.node()) == grant  # nobody knows its cards just now
+    lost = bound_pods.granted(bound, dialect_pods.node(16384), dialect_pods.SETTINGS)
     assert isinstance(lost, grants.Damage)
     assert "has no card" in lost.problem
 
 
 def test_our_record_may_grow_fields() -> None:
     """A field that a later Partage adds is passed over."""
-    pod, node = making.single({"aliyun.com/gpu-mem": 3}), making.node(16384)
-    grant = making.grant(pod, node, 0)
-    text = native.encode(grant).removesuffix("}") + ',"fence":{"asked":"hook"}}'
-    assert _granted(making.bound(pod, {native.GRANT: text}), node) == grant
+    pod, node = dialect_pods.single({"aliyun.com/gpu-mem": 3}), dialect_pods.node(16384)
+    grant = dialect_pods.grant(pod, node, 0)
+    text = grant_record.encode(grant).removesuffix("}") + ',"fence":{"asked":"hook"}}'
+    assert _granted(dialect_pods.bound(pod, {grant_record.GRANT: text}), node) == grant
 
 
 def test_a_record_on_a_pod_that_asks_for_nothing_holds_nothing() -> None:
     """Else anybody could keep cards from others by an annotation."""
-    node = making.node(16384)
-    grant = making.grant(making.single({"partage.dev/cards": 1}), node, 0)
-    plain = making.bound(making.single({}), {native.GRANT: native.encode(grant)})
-    assert registry.granted(plain, node, making.SETTINGS) is None
+    node = dialect_pods.node(16384)
+    grant = dialect_pods.grant(dialect_pods.single({"partage.dev/cards": 1}), node, 0)
+    plain = dialect_pods.bound(
+        dialect_pods.single({}), {grant_record.GRANT: grant_record.encode(grant)}
+    )
+    assert bound_pods.granted(plain, node, dialect_pods.SETTINGS) is None
 
 
 @pytest.mark.parametrize(
@@ -150,15 +154,15 @@ def test_a_record_on_a_pod_that_asks_for_nothing_holds_nothing() -> None:
     ids=str,
 )
 def test_a_record_that_is_not_what_the_pod_asks_for_is_damage(change: dict[str, Any]) -> None:
-    """A tenant may edit his pod; he can make his share neither smaller nor larger by it."""
-    node = making.node(16384, 16384)
-    pod = making.single(
+    """Tenants may edit their pods; that makes their shares neither smaller nor larger."""
+    node = dialect_pods.node(16384, 16384)
+    pod = dialect_pods.single(
         {"partage.dev/cards": 1, "partage.dev/memory-mib": 4096, "partage.dev/compute-percent": 30}
     )
-    grant = making.grant(pod, node, 0)
+    grant = dialect_pods.grant(pod, node, 0)
     edited = _edited(grant, **change)
-    bound = making.bound(pod, {native.GRANT: native.encode(edited)})
-    assert isinstance(registry.granted(bound, node, making.SETTINGS), grants.Damage)
+    bound = dialect_pods.bound(pod, {grant_record.GRANT: grant_record.encode(edited)})
+    assert isinstance(bound_pods.granted(bound, node, dialect_pods.SETTINGS), grants.Damage)
 
 
 def _edited(grant: grants.Grant, *, twice: bool = False, **change: Any) -> grants.Grant:
@@ -176,20 +180,20 @@ def _edited(grant: grants.Grant, *, twice: bool = False, **change: Any) -> grant
 
 def test_a_percentage_of_a_card_that_shrank_since_is_no_damage() -> None:
     """The grant was right when it was made; one that is too small for its card was not."""
-    pod = making.single({"partage.dev/cards": 1, "partage.dev/memory-percent": 50})
-    grant = making.grant(pod, making.node(16384), 0)
-    bound = making.bound(pod, {native.GRANT: native.encode(grant)})
-    smaller = registry.granted(bound, making.node(8192), making.SETTINGS)
-    larger = registry.granted(bound, making.node(32768), making.SETTINGS)
+    pod = dialect_pods.single({"partage.dev/cards": 1, "partage.dev/memory-percent": 50})
+    grant = dialect_pods.grant(pod, dialect_pods.node(16384), 0)
+    bound = dialect_pods.bound(pod, {grant_record.GRANT: grant_record.encode(grant)})
+    smaller = bound_pods.granted(bound, dialect_pods.node(8192), dialect_pods.SETTINGS)
+    larger = bound_pods.granted(bound, dialect_pods.node(32768), dialect_pods.SETTINGS)
     assert smaller == grant
     assert isinstance(larger, grants.Damage)
 
 
 def test_a_pod_that_gpushare_assigned() -> None:
     """The annotations of a published pod: five and five of a card of fourteen."""
-    pod = making.pod(
-        making.container("a", {"aliyun.com/gpu-mem": 5}),
-        making.container("b", {"aliyun.com/gpu-mem": 5}),
+    pod = dialect_pods.pod(
+        dialect_pods.container("a", {"aliyun.com/gpu-mem": 5}),
+        dialect_pods.container("b", {"aliyun.com/gpu-mem": 5}),
         annotations={
             INDEX: "0",
             POD: "10",
@@ -197,32 +201,34 @@ def test_a_pod_that_gpushare_assigned() -> None:
             "ALIYUN_COM_GPU_MEM_ASSIGNED": "true",
             "ALIYUN_COM_GPU_MEM_ASSUME_TIME": "1661398215346987136",
         },
-        node=making.NODE,
+        node=dialect_pods.NODE,
     )
-    found = _granted(pod, making.node(14 * 1024 + 900))
-    assert _shares(found) == {"a": [(0, 5120, 0)], "b": [(0, 5120, 0)]}
+    grant = _granted(pod, dialect_pods.node(14 * 1024 + 900))
+    assert _shares(grant) == {"a": [(0, 5120, 0)], "b": [(0, 5120, 0)]}
 
 
 def test_a_pod_that_has_both_of_gpushares_records() -> None:
     """Where the allocation and the index agree, either is as good as the other."""
-    pod = making.single({"aliyun.com/gpu-mem": 8})
-    both = making.bound(pod, {ALLOCATION: '{"0":{"1":8}}', INDEX: "1", POD: "8"})
-    assert _shares(_granted(both, making.node(16384, 16384))) == {"main": [(1, 8192, 0)]}
+    pod = dialect_pods.single({"aliyun.com/gpu-mem": 8})
+    both = dialect_pods.bound(pod, {ALLOCATION: '{"0":{"1":8}}', INDEX: "1", POD: "8"})
+    assert _shares(_granted(both, dialect_pods.node(16384, 16384))) == {"main": [(1, 8192, 0)]}
 
 
 def test_a_pod_that_gpushare_counted_in_mib() -> None:
     """The unit of the cluster applies to what is read as to what is asked."""
-    pod = making.single({"aliyun.com/gpu-mem": 8138}, annotations={INDEX: "1", POD: "8138"})
-    found = _granted(
-        making.bound(pod, {}), making.node(16276, 16276), base.Settings(memory_unit_mib=1)
+    pod = dialect_pods.single({"aliyun.com/gpu-mem": 8138}, annotations={INDEX: "1", POD: "8138"})
+    grant = _granted(
+        dialect_pods.bound(pod, {}),
+        dialect_pods.node(16276, 16276),
+        contract.Settings(memory_unit_mib=1),
     )
-    assert _shares(found) == {"main": [(1, 8138, 0)]}
+    assert _shares(grant) == {"main": [(1, 8138, 0)]}
 
 
 def test_a_pod_that_nobody_annotated_on_a_node_of_one_card() -> None:
     """gpushare's plugin gives such a pod the only card there is."""
-    pod = making.bound(making.single({"aliyun.com/gpu-mem": 3}), {})
-    assert _shares(_granted(pod, making.node(16384))) == {"main": [(0, 3072, 0)]}
+    pod = dialect_pods.bound(dialect_pods.single({"aliyun.com/gpu-mem": 3}), {})
+    assert _shares(_granted(pod, dialect_pods.node(16384))) == {"main": [(0, 3072, 0)]}
 
 
 @pytest.mark.parametrize(
@@ -230,56 +236,56 @@ def test_a_pod_that_nobody_annotated_on_a_node_of_one_card() -> None:
 )
 def test_a_pod_that_hami_placed(annotation: str) -> None:
     """Amounts are those that HAMi recorded, even if a factor made them differ from the limits."""
-    pod = making.single(
+    pod = dialect_pods.single(
         {"nvidia.com/gpu": 1, "nvidia.com/gpumem": 10},
-        annotations={annotation: "GPU-1,NVIDIA,10240,20:;", "hami.io/vgpu-node": making.NODE},
+        annotations={annotation: "GPU-1,NVIDIA,10240,20:;", "hami.io/vgpu-node": dialect_pods.NODE},
     )
-    found = _granted(making.bound(pod, {}), making.node(16384, 16384))
-    assert _shares(found) == {"main": [(1, 10240, 20)]}
+    grant = _granted(dialect_pods.bound(pod, {}), dialect_pods.node(16384, 16384))
+    assert _shares(grant) == {"main": [(1, 10240, 20)]}
 
 
 def test_a_pod_that_hami_placed_before_it_counted_init_containers() -> None:
     """Fewer places than containers, but as many as apps: the list is of the apps."""
-    pod = making.pod(
-        making.container("model", {"nvidia.com/gpumem": 4000, "nvidia.com/gpucores": 50}),
-        init=(making.container("proxy-init"), making.container("proxy")),
+    pod = dialect_pods.pod(
+        dialect_pods.container("model", {"nvidia.com/gpumem": 4000, "nvidia.com/gpucores": 50}),
+        init=(dialect_pods.container("proxy-init"), dialect_pods.container("proxy")),
         annotations={
             "hami.io/vgpu-devices-allocated": "GPU-0,NVIDIA,4000,50:;",
-            "hami.io/vgpu-node": making.NODE,
+            "hami.io/vgpu-node": dialect_pods.NODE,
         },
-        node=making.NODE,
+        node=dialect_pods.NODE,
     )
-    assert _shares(_granted(pod, making.node(16384))) == {"model": [(0, 4000, 50)]}
+    assert _shares(_granted(pod, dialect_pods.node(16384))) == {"model": [(0, 4000, 50)]}
 
 
 def test_a_whole_card_that_hami_gave_to_a_plain_request() -> None:
     """HAMi's record makes a pod that names only nvidia.com/gpu one of HAMi's."""
-    pod = making.single(
+    pod = dialect_pods.single(
         {"nvidia.com/gpu": 1},
         annotations={
             "hami.io/vgpu-devices-allocated": "GPU-0,NVIDIA,16384,100:;",
-            "hami.io/vgpu-node": making.NODE,
+            "hami.io/vgpu-node": dialect_pods.NODE,
         },
     )
-    found = _granted(making.bound(pod, {}), making.node(16384))
-    assert found.containers[0].shares[0].exclusive
-    assert found.dialect == "hami"
+    grant = _granted(dialect_pods.bound(pod, {}), dialect_pods.node(16384))
+    assert grant.containers[0].shares[0].exclusive
+    assert grant.dialect == "hami"
 
 
 def test_roles_and_qualities_survive() -> None:
     """What is taken over keeps when its containers run and how it is served."""
-    pod = making.pod(
-        making.container("a", {"nvidia.com/gpumem": 10, "nvidia.com/priority": 0}),
-        init=(making.container("p", {"nvidia.com/gpumem": 10}, restart_policy="Always"),),
+    pod = dialect_pods.pod(
+        dialect_pods.container("a", {"nvidia.com/gpumem": 10, "nvidia.com/priority": 0}),
+        init=(dialect_pods.container("p", {"nvidia.com/gpumem": 10}, restart_policy="Always"),),
         annotations={
             "hami.io/vgpu-devices-allocated": "GPU-0,NVIDIA,10,0:;GPU-0,NVIDIA,10,0:;",
-            "hami.io/vgpu-node": making.NODE,
+            "hami.io/vgpu-node": dialect_pods.NODE,
         },
-        node=making.NODE,
+        node=dialect_pods.NODE,
     )
-    found = _granted(pod, making.node(16384))
-    assert [c.role for c in found.containers] == [demands.Role.SIDECAR, demands.Role.APP]
-    assert found.qos is demands.Qos.ONLINE
+    grant = _granted(pod, dialect_pods.node(16384))
+    assert [c.role for c in grant.containers] == [demands.Role.SIDECAR, demands.Role.APP]
+    assert grant.qos is demands.Qos.ONLINE
 
 
 LEFTOVERS: dict[str, Mapping[str, str]] = {
@@ -292,11 +298,11 @@ LEFTOVERS: dict[str, Mapping[str, str]] = {
 @pytest.mark.parametrize("annotations", LEFTOVERS.values(), ids=LEFTOVERS)
 def test_a_pod_that_is_not_bound_has_nothing(annotations: Mapping[str, str]) -> None:
     """Its annotations are left over from a bind that failed."""
-    pod = making.single({"aliyun.com/gpu-mem": 3}, annotations=annotations)
-    assert registry.granted(pod, making.node(16384, 16384), making.SETTINGS) is None
+    pod = dialect_pods.single({"aliyun.com/gpu-mem": 3}, annotations=annotations)
+    assert bound_pods.granted(pod, dialect_pods.node(16384, 16384), dialect_pods.SETTINGS) is None
 
 
 def test_a_pod_that_asks_for_nothing_has_nothing() -> None:
     """The kubelet gives no card to a container that names none, whatever is written on the pod."""
-    pod = making.bound(making.single({"cpu": 1}), {INDEX: "0", POD: "3"})
-    assert registry.granted(pod, making.node(16384), making.SETTINGS) is None
+    pod = dialect_pods.bound(dialect_pods.single({"cpu": 1}), {INDEX: "0", POD: "3"})
+    assert bound_pods.granted(pod, dialect_pods.node(16384), dialect_pods.SETTINGS) is None

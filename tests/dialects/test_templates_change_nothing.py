@@ -12,20 +12,8 @@ import pytest
 from hypothesis import strategies as st
 
 from partage.core import demands, errors
-from partage.dialects import (
-    aliyun,
-    base,
-    elastic,
-    gaia,
-    hami,
-    hami_records,
-    native,
-    pods,
-    qgpu,
-    registry,
-    t9k,
-    templates,
-)
+from partage.dialects import contract, grant_record, pods, registry, templates
+from partage.dialects.families import aliyun, elastic, gaia, hami, hami_records, native, qgpu, t9k
 
 _RESOURCES = sorted({name for dialect in registry.DIALECTS for name in dialect.resources})
 _NUMBERS: tuple[pods.Amount, ...] = (1, 0, 4, 1.0, 4.5, 10**30, float("nan"), float("inf"))
@@ -50,7 +38,7 @@ _WORDS = {
     native.MODELS: ("A100", "!A100"),
     native.UUIDS: ("a", "!a"),
     native.CARDS: ("all", "one"),
-    native.GRANT: ("1", "2"),
+    grant_record.GRANT: ("1", "2"),
     "partage.dev/slip": ("",),
     gaia.CEILING: ("50", "80"),
     gaia.NODE: ("n1", "n2"),
@@ -104,10 +92,10 @@ _PODS = st.builds(
 )
 
 
-def _plain(asked: templates.Asked) -> tuple[Any, ...]:
-    error = asked.error
-    told = None if error is None else (error.field, error.problem, error.instead)
-    return asked.demand, asked.load, told
+def _plain(reading: templates.Reading) -> tuple[Any, ...]:
+    error = reading.error
+    fields = None if error is None else (error.field, error.problem, error.instead)
+    return reading.demand, reading.load, fields
 
 
 def _alike(pod: pods.Pod, other: pods.Pod) -> list[pods.Pod]:
@@ -128,20 +116,24 @@ def _alike(pod: pods.Pod, other: pods.Pod) -> list[pods.Pod]:
 @hypothesis.given(pod=_PODS, other=_PODS, unit=st.sampled_from((1, 1024)))
 def test_remembering_equals_reading(pod: pods.Pod, other: pods.Pod, unit: int) -> None:
     """For any pods in any order, those that differ in one part only among them."""
-    known = templates.Templates()
-    settings = base.Settings(memory_unit_mib=unit)
-    for each in _alike(pod, other):
-        assert _plain(known.asked(each, settings)) == _plain(templates.read(each, settings))
+    remembered = templates.Templates()
+    settings = contract.Settings(memory_unit_mib=unit)
+    for variant in _alike(pod, other):
+        assert _plain(remembered.reading(variant, settings)) == _plain(
+            templates.read(variant, settings)
+        )
 
 
 @pytest.mark.parametrize("word", sorted(_WORDS))
 def test_each_word_counts(word: str) -> None:
     """Pods that differ in one annotation are told apart, if it makes a difference to any family."""
-    known, settings = templates.Templates(), base.Settings()
+    remembered, settings = templates.Templates(), contract.Settings()
     for limits in _REQUESTS:
         for value in (*_WORDS[word], "", "nonsense", *_WORDS[word]):
             pod = _asking(limits, {word: value})
-            assert _plain(known.asked(pod, settings)) == _plain(templates.read(pod, settings))
+            assert _plain(remembered.reading(pod, settings)) == _plain(
+                templates.read(pod, settings)
+            )
 
 
 def test_all_words_are_tried() -> None:
@@ -150,11 +142,11 @@ def test_all_words_are_tried() -> None:
         value
         for module in (aliyun, elastic, gaia, hami, hami_records, native, qgpu, t9k)
         for value in vars(module).values()
-        if isinstance(value, str) and value.startswith(registry.PREFIXES)
+        if isinstance(value, str) and value.startswith(registry.names().annotation_prefixes)
     }
     assert named - {word for word in named if word in _RESOURCES or word.endswith("-")} <= {
         *_WORDS,
-        *templates.RECORDS,
+        *registry.names().record_annotations,
         native.ENFORCED_LABEL,
         native.DOMAIN,
         hami.WEIGHTS,
@@ -168,56 +160,56 @@ def test_all_words_are_tried() -> None:
 @hypothesis.given(pod=_PODS)
 def test_reading_equals_the_registry(pod: pods.Pod) -> None:
     """The demand is the registry's, and so is the error."""
-    asked = templates.read(pod, base.Settings())
-    if asked.error is not None:
-        with pytest.raises(errors.DemandError, match=re.escape(str(asked.error))):
-            registry.demand(pod, base.Settings())
+    reading = templates.read(pod, contract.Settings())
+    if reading.error is not None:
+        with pytest.raises(errors.DemandError, match=re.escape(str(reading.error))):
+            registry.demand(pod, contract.Settings())
         return
-    found = registry.demand(pod, base.Settings())
-    if asked.demand is None:
-        assert found is None
+    demand = registry.demand(pod, contract.Settings())
+    if reading.demand is None:
+        assert demand is None
     else:
-        assert msgspec.structs.replace(asked.demand, cpu_milli=0, main_mib=0) == found
+        assert msgspec.structs.replace(reading.demand, cpu_milli=0, main_mib=0) == demand
 
 
 def test_numbers_that_nobody_can_print() -> None:
     """They are read each time, and nothing fails."""
     endless = pods.Resources(limits={aliyun.MEMORY: "4", "cpu": 10**5000})
     pod = pods.Pod(spec=pods.Spec(containers=(pods.Container("main", endless),)))
-    known = templates.Templates()
+    remembered = templates.Templates()
     for _ in range(2):
-        asked = known.asked(pod, base.Settings()).demand
-        assert asked is not None
-        assert asked.containers[0].demand.memory_mib == 4096
+        demand = remembered.reading(pod, contract.Settings()).demand
+        assert demand is not None
+        assert demand.containers[0].demand.memory_mib == 4096
 
 
 def test_other_settings_are_another_reading() -> None:
     """The unit of a cluster may turn out to be another one."""
     pod = _asking(_gib("4"))
-    known = templates.Templates()
+    remembered = templates.Templates()
     for unit in (1024, 1, 1024):
-        asked = known.asked(pod, base.Settings(memory_unit_mib=unit)).demand
-        assert asked is not None
-        assert asked.containers[0].demand.memory_mib == 4 * unit
+        demand = remembered.reading(pod, contract.Settings(memory_unit_mib=unit)).demand
+        assert demand is not None
+        assert demand.containers[0].demand.memory_mib == 4 * unit
 
 
 def test_pods_of_one_template_are_read_once() -> None:
     """Whatever they are called, wherever they are bound, and with whichever record."""
-    known, settings = templates.Templates(), base.Settings()
-    first = known.asked(_asking(_gib("4"), {native.GRANT: "1"}), settings)
+    remembered, settings = templates.Templates(), contract.Settings()
+    first = remembered.reading(_asking(_gib("4"), {grant_record.GRANT: "1"}), settings)
     for name, record in itertools.product(("x", "y"), ("2", "3")):
-        other = _asking(_gib("4"), {native.GRANT: record}, name=name)
-        assert known.asked(other, settings) is first
+        other = _asking(_gib("4"), {grant_record.GRANT: record}, name=name)
+        assert remembered.reading(other, settings) is first
 
 
 def test_what_is_remembered_is_bounded() -> None:
     """Tenants can write as many templates as they like, and as long ones."""
-    known, settings = templates.Templates(), base.Settings()
+    remembered, settings = templates.Templates(), contract.Settings()
     for number in range(3000):
-        known.asked(_asking(_gib(str(number))), settings)
-    known.asked(_asking(_gib("1"), {"partage.dev/models": "x" * 100_000}), settings)
-    assert len(known._known) == 1024
-    assert max(map(len, known._known)) < 4096
+        remembered.reading(_asking(_gib(str(number))), settings)
+    remembered.reading(_asking(_gib("1"), {"partage.dev/models": "x" * 100_000}), settings)
+    assert len(remembered._readings) == 1024
+    assert max(map(len, remembered._readings)) < 4096
 
 
 def _asking(

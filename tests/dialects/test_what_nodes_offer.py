@@ -10,21 +10,23 @@ import pytest
 from hypothesis import strategies as st
 
 from partage.core import cards, grants
-from partage.dialects import base, native, nodes, pods, registry
-from partage.fence import layout, levels
-from tests.dialects import making
+from partage.dialects import bound_pods, contract, grant_record, nodes, pods, registry
+from partage.dialects.families import native
+from partage.fence.levels import catalog
+from partage.fence.store import layout
+from tests.dialects import dialect_pods
 
 NAMES = [dialect.name for dialect in registry.DIALECTS]
 ALIYUN, T9K = "ack.node.gpu.schedule", "sched.tensorstack.dev/node-alloc-mode"
 GPU = "nvidia.com/gpu"
 # Sizes that are no multiple of any unit: what is left over of a card is of no use to anybody.
-NODE = making.node(16 * 1024 + 300, 24 * 1024 + 1000)
+NODE = dialect_pods.node(16 * 1024 + 300, 24 * 1024 + 1000)
 
 
 def offered(*spoken: str, labels: dict[str, str] | None = None, **settings: Any) -> dict[str, int]:
     """What the node offers in these dialects."""
-    there = making.node(*(card.memory_mib for card in NODE.cards), labels=labels)
-    return registry.offered(there, base.Settings(**settings), spoken)
+    node = dialect_pods.node(*(card.memory_mib for card in NODE.cards), labels=labels)
+    return registry.offered(node, contract.Settings(**settings), spoken)
 
 
 def test_gpushare_counts_gib_or_mib() -> None:
@@ -53,22 +55,22 @@ def test_a_mode_of_ack_serves_its_own(mode: str, words: set[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "wanted"),
+    ("mode", "expected"),
     [
         ("", {"nvidia-gpu": 2, "nvidia-gpu-node": 1, "nvidia-gpu-percent": 200}),
         ("xgn", {"nvidia-gpu": 2, "nvidia-gpu-node": 1}),
         ("sgn", {"nvidia-gpu-percent": 200}),
     ],
 )
-def test_a_mode_of_t9k_serves_its_own(mode: str, wanted: dict[str, int]) -> None:
+def test_a_mode_of_t9k_serves_its_own(mode: str, expected: dict[str, int]) -> None:
     """A node is one node, however many cards it has."""
-    found = offered("t9k", labels={T9K: mode} if mode else {})
-    assert found == {f"tensorstack.dev/{name}": amount for name, amount in wanted.items()}
+    amounts = offered("t9k", labels={T9K: mode} if mode else {})
+    assert amounts == {f"tensorstack.dev/{name}": amount for name, amount in expected.items()}
 
 
 def test_a_node_without_cards_is_no_node_of_t9k() -> None:
-    """Who asks for the whole node wants cards."""
-    empty = registry.offered(cards.Node(name="n"), base.Settings(), ["t9k"])
+    """A pod that asks for the whole node wants cards."""
+    empty = registry.offered(cards.Node(name="n"), contract.Settings(), ["t9k"])
     assert set(empty.values()) == {0}
 
 
@@ -117,8 +119,8 @@ def test_only_what_is_spoken_is_offered() -> None:
     alone = {name: offered(name) for name in NAMES}
     assert all(alone.values())
     merged: dict[str, int] = {}
-    for found in alone.values():
-        for word, amount in found.items():
+    for amounts in alone.values():
+        for word, amount in amounts.items():
             merged[word] = max(amount, merged.get(word, 0))
     assert offered(*NAMES) == merged
     assert offered() == offered("unknown") == {}
@@ -145,13 +147,13 @@ def test_what_is_written_into_the_nodes_status_without_a_plugin() -> None:
 )
 def test_what_is_offered_is_read_as_the_same_cards(count: int, memory_mib: int, name: str) -> None:
     """Tools and schedulers that know only the node's capacity see the cards that there are."""
-    there = making.node(*[memory_mib] * count)
-    amounts = registry.offered(there, base.Settings(), [name]) | registry.reported(there, [name])
+    node = dialect_pods.node(*[memory_mib] * count)
+    amounts = registry.offered(node, contract.Settings(), [name]) | registry.reported(node, [name])
     status = nodes.Status({word: str(amount) for word, amount in amounts.items()})
-    found = registry.found(nodes.Node(nodes.Metadata("n"), status)).node.cards
+    node_cards = registry.read_node(nodes.Node(nodes.Metadata("n"), status)).node.cards
 
     unit_mib = {"aliyun": 1024, "elastic": 1, "gaia": 256}[name]
-    assert [card.memory_mib for card in found] == [memory_mib // unit_mib * unit_mib] * count
+    assert [card.memory_mib for card in node_cards] == [memory_mib // unit_mib * unit_mib] * count
 
 
 ASKING: dict[str, dict[str, pods.Amount]] = {
@@ -171,7 +173,7 @@ class TestFences:
 
     def test_the_words_are_the_levels(self) -> None:
         """From the strongest to the weakest."""
-        by_strength = sorted(levels.Level, reverse=True)
+        by_strength = sorted(catalog.Level, reverse=True)
         assert list(native.FENCES) == [level.value for level in by_strength]
 
     def test_no_dialect_is_missing_here(self) -> None:
@@ -181,26 +183,28 @@ class TestFences:
     @pytest.mark.parametrize("name", NAMES)
     def test_a_pod_of_any_dialect_may_name_one(self, name: str) -> None:
         """It changes nothing about what the pod asks for."""
-        plain = making.demand(making.single(ASKING[name]))
+        plain = dialect_pods.demand(dialect_pods.single(ASKING[name]))
         assert plain.dialect == name
         for level in native.FENCES:
-            asked = making.single(ASKING[name], annotations={native.FENCE: level})
-            assert native.fence(asked) == level
-            assert making.demand(asked) == plain
+            pod = dialect_pods.single(ASKING[name], annotations={native.FENCE: level})
+            assert native.fence(pod) == level
+            assert dialect_pods.demand(pod) == plain
 
     @pytest.mark.parametrize("name", NAMES)
     @pytest.mark.parametrize("wrong", ["", "none", "Hook", "hook "])
     def test_a_slip_is_refused(self, name: str, wrong: str) -> None:
-        """Whoever wants a fence must not get none because of a letter."""
-        error = making.refusal(making.single(ASKING[name], annotations={native.FENCE: wrong}))
+        """A user who wants a fence must not get none because of a letter."""
+        error = dialect_pods.refusal(
+            dialect_pods.single(ASKING[name], annotations={native.FENCE: wrong})
+        )
         assert error.field == "metadata.annotations[partage.dev/fence]"
         assert error.instead == "write driver or mps or hook or advisory"
 
     def test_a_pod_that_does_not_say_takes_any(self) -> None:
         """So do pods that want no card."""
-        assert native.fence(making.single({})) == ""
-        stray = making.single({}, annotations={native.FENCE: "wrong"})
-        assert registry.demand(stray, making.SETTINGS) is None
+        assert native.fence(dialect_pods.single({})) == ""
+        stray = dialect_pods.single({}, annotations={native.FENCE: "wrong"})
+        assert registry.demand(stray, dialect_pods.SETTINGS) is None
 
     @pytest.mark.parametrize("name", NAMES)
     @pytest.mark.parametrize("fence", ["hook", "none"])
@@ -208,23 +212,27 @@ class TestFences:
         self, name: str, fence: str
     ) -> None:
         """The agent adds it when the container was started; nothing else may change by it."""
-        asked = making.single(ASKING[name])
-        given = making.grant(asked, NODE, 1)
+        pod = dialect_pods.single(ASKING[name])
+        given = dialect_pods.grant(pod, NODE, 1)
         held = msgspec.structs.replace(
             given,
             containers=tuple(msgspec.structs.replace(c, fence=fence) for c in given.containers),
         )
-        annotations = making.marks(given, asked, NODE).annotations
+        annotations = dialect_pods.marks(given, pod, NODE).annotations
         for grant in (given, held):
-            written = {**annotations, native.GRANT: native.encode(grant)}
-            found = registry.granted(making.bound(asked, written), NODE, making.SETTINGS)
-            assert isinstance(found, grants.Grant), found
-            assert found == grant
+            written = {**annotations, grant_record.GRANT: grant_record.encode(grant)}
+            granted = bound_pods.granted(
+                dialect_pods.bound(pod, written), NODE, dialect_pods.SETTINGS
+            )
+            assert isinstance(granted, grants.Grant), granted
+            assert granted == grant
 
     def test_a_record_of_before_has_no_fence(self) -> None:
         """Pods that were placed by an older Partage run on."""
-        asked = making.single(ASKING["aliyun"])
-        text = native.encode(making.grant(asked, NODE, 1)).replace(',"fence":""', "")
+        pod = dialect_pods.single(ASKING["aliyun"])
+        text = grant_record.encode(dialect_pods.grant(pod, NODE, 1)).replace(',"fence":""', "")
         assert "fence" not in text
-        found = registry.granted(making.bound(asked, {native.GRANT: text}), NODE, making.SETTINGS)
-        assert found == making.grant(asked, NODE, 1)
+        grant = bound_pods.granted(
+            dialect_pods.bound(pod, {grant_record.GRANT: text}), NODE, dialect_pods.SETTINGS
+        )
+        assert grant == dialect_pods.grant(pod, NODE, 1)

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from partage.core import cards, grants
-from partage.dialects import nodes, pods, registry
+from partage.dialects import bound_pods, contract, nodes, pods, registry
+from tests.dialects import dialect_pods
 
 GIB = 1024
 
@@ -51,7 +52,9 @@ DISCOVERED = {
         ({"aliyun.com/gpu-mem": 0, "aliyun.com/gpu-count": 2}, []),
         ({"aliyun.com/gpu-mem": "much", "aliyun.com/gpu-count": "-2"}, []),
         ({"aliyun.com/gpu-mem": 10**9, "aliyun.com/gpu-count": 10**6}, []),
-        ({"nvidia.com/gpu": 4}, []),
+        ({"nvidia.com/gpu": 4}, [0] * 4),
+        ({"nvidia.com/gpu": 10**6}, []),
+        ({"nvidia.com/gpu": "-1"}, []),
         ({}, []),
     ],
 )
@@ -59,18 +62,18 @@ def test_capacity_is_divided_among_the_cards(
     capacity: dict[str, pods.Amount], sizes: list[int]
 ) -> None:
     """As each family's own system reads it."""
-    found = registry.found(_node(capacity))
-    assert [card.memory_mib for card in found.node.cards] == sizes
-    assert [card.index for card in found.node.cards] == list(range(len(sizes)))
-    assert found.problems == ()
+    reading = registry.read_node(_node(capacity))
+    assert [card.memory_mib for card in reading.node.cards] == sizes
+    assert [card.index for card in reading.node.cards] == list(range(len(sizes)))
+    assert reading.problems == ()
 
 
 @pytest.mark.parametrize("resource", ["nvidia.com/gpu", "tensorstack.dev/nvidia-gpu"])
 def test_labels_of_gpu_feature_discovery_complete_a_number(resource: str) -> None:
     """A count alone says nothing of memory."""
-    found = registry.found(_node({resource: 4}, labels=DISCOVERED)).node
-    assert [(c.memory_mib, c.model) for c in found.cards] == [(15360, "Tesla-T4")] * 4
-    assert registry.found(_node({}, labels=DISCOVERED)).node.cards == ()
+    node = registry.read_node(_node({resource: 4}, labels=DISCOVERED)).node
+    assert [(c.memory_mib, c.model) for c in node.cards] == [(15360, "Tesla-T4")] * 4
+    assert registry.read_node(_node({}, labels=DISCOVERED)).node.cards == ()
 
 
 def test_what_hami_registers_is_read_with_its_uuids_and_wins_over_a_number() -> None:
@@ -82,8 +85,8 @@ def test_what_hami_registers_is_read_with_its_uuids_and_wins_over_a_number() -> 
     ]  # fmt: skip
     written = {"hami.io/node-nvidia-register": json.dumps(devices)}
     capacity: dict[str, pods.Amount] = {"aliyun.com/gpu-mem": 48, "aliyun.com/gpu-count": 2}
-    found = registry.found(_node(capacity, annotations=written)).node.cards
-    assert [(c.uuid, c.memory_mib, c.healthy, c.max_tenants, c.numa) for c in found] == [
+    node_cards = registry.read_node(_node(capacity, annotations=written)).node.cards
+    assert [(c.uuid, c.memory_mib, c.healthy, c.max_tenants, c.numa) for c in node_cards] == [
         ("GPU-0", 24576, True, 10, 1),
         ("GPU-1", 24576, False, 10, 1),
     ]
@@ -91,14 +94,14 @@ def test_what_hami_registers_is_read_with_its_uuids_and_wins_over_a_number() -> 
 
 def test_the_agents_annotation_wins_over_everything() -> None:
     """It is the only one that knows cards of different sizes."""
-    there = (
+    node_cards = (
         cards.Card(uuid="GPU-a", index=0, memory_mib=100, model="A", links=(("GPU-b", 10),)),
         cards.Card(uuid="GPU-b", index=1, memory_mib=200, healthy=False),
     )
     node = _node({"aliyun.com/gpu-mem": 30, "aliyun.com/gpu-count": 2},
-                 annotations={nodes.CARDS: nodes.encode(there)})  # fmt: skip
-    assert registry.found(node).node.cards == there
-    assert registry.found(node, sick={0}).node.cards[0].healthy is False
+                 annotations={nodes.CARDS: nodes.encode(node_cards)})  # fmt: skip
+    assert registry.read_node(node).node.cards == node_cards
+    assert registry.read_node(node, unhealthy={0}).node.cards[0].healthy is False
 
 
 TWINS = '{"version":1,"cards":[%s,%s]}'
@@ -124,20 +127,20 @@ CARD = '{"uuid":"%s","index":%d,"memory_mib":1}'
 def test_an_annotation_that_makes_no_sense_is_a_problem_and_no_cards(text: str) -> None:
     """Nothing is placed on what nobody understands, though the capacity may sound right."""
     capacity: dict[str, pods.Amount] = {"aliyun.com/gpu-mem": 30, "aliyun.com/gpu-count": 2}
-    found = registry.found(_node(capacity, annotations={nodes.CARDS: text}))
-    assert found.node.cards == ()
-    assert found.problems
+    reading = registry.read_node(_node(capacity, annotations={nodes.CARDS: text}))
+    assert reading.node.cards == ()
+    assert reading.problems
 
 
 @given(st.text(max_size=200))
 def test_no_text_on_a_node_raises(text: str) -> None:
-    """Whoever may edit a node must not be able to stop the scheduler."""
+    """Users who may edit a node must not be able to stop the scheduler."""
     for annotation in (nodes.CARDS, "hami.io/node-nvidia-register"):
-        registry.found(_node(annotations={annotation: text}))
+        registry.read_node(_node(annotations={annotation: text}))
 
 
 @pytest.mark.parametrize(
-    ("label", "value", "told"),
+    ("label", "value", "is_problem"),
     [
         ("ack.node.gpu.schedule", "cpgu", True),
         ("ack.node.gpu.schedule", "cgpu", False),
@@ -146,10 +149,12 @@ def test_no_text_on_a_node_raises(text: str) -> None:
         ("something.else", "x", False),
     ],
 )
-def test_a_slip_in_the_mode_of_a_node_is_a_problem(label: str, value: str, told: bool) -> None:
+def test_a_slip_in_the_mode_of_a_node_is_a_problem(
+    label: str, value: str, is_problem: bool
+) -> None:
     """Else the node would serve what its administrator wanted to keep away."""
-    found = registry.found(_node(labels={label: value}))
-    assert bool(found.problems) is told
+    reading = registry.read_node(_node(labels={label: value}))
+    assert bool(reading.problems) is is_problem
 
 
 def _grant(*places: tuple[str, int]) -> grants.Grant:
@@ -182,3 +187,45 @@ def test_a_named_card_is_never_moved_to_another_name() -> None:
     """A card that was swapped is another card, at the same index."""
     swapped = cards.Node(name="n", cards=(cards.Card(uuid="GPU-new", index=0, memory_mib=9),))
     assert _uuids(nodes.rebased(_grant(("GPU-old", 0)), swapped)) == ["GPU-old"]
+
+
+def test_a_number_alone_is_a_number_of_whole_cards() -> None:
+    """As somebody patched it into the status; families that know more are believed first."""
+    patched = registry.read_node(_node({"nvidia.com/gpu": "2"})).node
+    assert [(c.whole_only, c.index, nodes.unnamed(c)) for c in patched.cards] == [
+        (True, 0, True),
+        (True, 1, True),
+    ]
+    more: dict[str, pods.Amount] = {
+        "nvidia.com/gpu": 2,
+        "aliyun.com/gpu-mem": 30,
+        "aliyun.com/gpu-count": 2,
+    }
+    assert not any(card.whole_only for card in registry.read_node(_node(more)).node.cards)
+
+
+@pytest.mark.parametrize("source", ["labels", "agent"])
+def test_a_whole_card_is_kept_when_its_memory_becomes_known(source: str) -> None:
+    """Granted by number; then labels come, or an agent, and the extender starts anew."""
+    asking = pods.Pod(
+        pods.Metadata("p", "default", "uid"),
+        pods.Spec((dialect_pods.container("main", {"nvidia.com/gpu": 1}),), node_name="n"),
+    )
+    before = registry.read_node(_node({"nvidia.com/gpu": 2})).node
+    marks = dialect_pods.marks(dialect_pods.grant(asking, before, 1), asking, before)
+    bound = dialect_pods.bound(asking, marks.annotations, "n")
+    published = [cards.Card(uuid=f"GPU-{i}", index=i, memory_mib=15360) for i in range(2)]
+    after = registry.read_node(
+        _node({"nvidia.com/gpu": 2}, labels=DISCOVERED)
+        if source == "labels"
+        else _node(annotations={nodes.CARDS: nodes.encode(published)})
+    ).node
+
+    granted = bound_pods.granted(bound, after, contract.Settings())
+
+    assert isinstance(granted, grants.Grant)
+    (share,) = granted.containers[0].shares
+    assert (share.uuid, share.memory_mib) == (after.cards[1].uuid, 15360)
+    assert bound_pods.granted(bound, before, contract.Settings()) == dialect_pods.grant(
+        asking, before, 1
+    )

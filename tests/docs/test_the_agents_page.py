@@ -10,10 +10,10 @@ from collections.abc import Iterator
 import click
 import pytest
 
-from partage.cli import agent
+from partage.cli.commands import agent
 from partage.core import cards
-from partage.dialects import base, registry
-from partage.kubelet import errors, listings
+from partage.dialects import contract, registry
+from partage.kubelet import device_lists, errors
 
 ROOT = pathlib.Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "agent.md").read_text(encoding="utf-8")
@@ -28,9 +28,9 @@ TEXTS = [
 
 def test_every_flag_is_there() -> None:
     """In one of its spellings."""
-    options = [each for each in agent.agent.params if isinstance(each, click.Option)]
+    options = [option for option in agent.agent.params if isinstance(option, click.Option)]
     written = set(re.findall(r"`(--?[a-z0-9-]+)", PAGE))
-    missing = [each.opts for each in options if written.isdisjoint(each.opts)]
+    missing = [option.opts for option in options if written.isdisjoint(option.opts)]
     assert missing == []
 
 
@@ -40,7 +40,7 @@ def test_every_resource_that_is_offered_is_in_the_table() -> None:
     names = [dialect.name for dialect in registry.DIALECTS]
     node = cards.Node(name="n", cards=(card,))
     table = PAGE.partition("## What it offers")[2].partition("## What a container gets")[0]
-    for resource in registry.offered(node, base.Settings(), names):
+    for resource in registry.offered(node, contract.Settings(), names):
         domain, _, rest = resource.partition("/")
         assert f"`{resource}`" in table or (f"`{domain}/" in table and f"`{rest}`" in table)
 
@@ -49,16 +49,16 @@ def test_the_number_of_units_that_the_kubelet_takes_is_as_written() -> None:
     """One more does not go through."""
     (written,) = set(re.findall(r"([\d,]+) units", PAGE))
     most = int(written.replace(",", ""))
-    units = [listings.Unit(f"p{number}") for number in range(most + 100)]
-    listings.checked("r", units[:most])
+    units = [device_lists.Unit(f"p{number}") for number in range(most + 100)]
+    device_lists.checked("r", units[:most])
     with pytest.raises(errors.BadListing):
-        listings.checked("r", units)
+        device_lists.checked("r", units)
 
 
 @pytest.mark.parametrize("text", TEXTS)
 def test_texts_of_troubles_are_those_of_the_code(text: str) -> None:
-    """Whoever looks for a text that he was shown finds it."""
-    assert any(text in found for path in SOURCES for found in _strings(path))
+    """People who look for a text that they were shown find it."""
+    assert any(text in string for path in SOURCES for string in _strings(path))
 
 
 def test_there_are_texts() -> None:
@@ -68,13 +68,13 @@ def test_there_are_texts() -> None:
 
 def _strings(path: pathlib.Path) -> Iterator[str]:
     """All texts of a module, with what is filled in left out."""
-    for found in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(found, ast.JoinedStr):
-            yield "".join(_constant(part) for part in found.values)
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.JoinedStr):
+            yield "".join(_constant(part) for part in node.values)
         else:
-            yield _constant(found)
+            yield _constant(node)
 
 
-def _constant(found: ast.AST) -> str:
-    is_text = isinstance(found, ast.Constant) and isinstance(found.value, str)
-    return str(found.value) if is_text and isinstance(found, ast.Constant) else ""
+def _constant(node: ast.AST) -> str:
+    is_text = isinstance(node, ast.Constant) and isinstance(node.value, str)
+    return str(node.value) if is_text and isinstance(node, ast.Constant) else ""

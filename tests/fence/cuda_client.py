@@ -47,8 +47,8 @@ class Client:
         if self.kernel.value is None:
             module = ctypes.c_void_p()
             assert self.cuda.cuModuleLoadData(ctypes.byref(module), KERNEL) == 0
-            found = self.cuda.cuModuleGetFunction(ctypes.byref(self.kernel), module, b"nothing")
-            assert found == 0
+            code = self.cuda.cuModuleGetFunction(ctypes.byref(self.kernel), module, b"nothing")
+            assert code == 0
         self.cuda.cuLaunchKernel(self.kernel, 1, 1, 1, 1, 1, 1, 0, None, None, None)
         return int(self.cuda.cuCtxSynchronize())
 

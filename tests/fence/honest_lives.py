@@ -12,7 +12,7 @@ import collections
 import dataclasses
 import random
 
-from partage.fence.watch import facts
+from partage.fence.watch import samples
 
 MIB = 1 << 20
 GIB = 1 << 30
@@ -72,41 +72,41 @@ class Node:
 
     def advance(self, now_s: float) -> None:
         """Let containers end and others begin."""
-        for life in [each for each in self.lives if each.ends_s <= now_s]:
+        for life in [life for life in self.lives if life.ends_s <= now_s]:
             self.lives.remove(life)
             self.pids.extendleft(program.pid for program in life.programs)  # to come again at once
         while len(self.lives) < self.containers:
             self.lives.append(self._life(now_s))
             self.begun += 1
 
-    def sample(self, now_s: float) -> facts.Sample:
+    def sample(self, now_s: float) -> samples.Sample:
         """One look, during which things go on."""
         later_s = now_s + self.random.uniform(0.0, 0.05)
         last_s = later_s + self.random.uniform(0.0, 0.05)
         holdings, used = [], dict.fromkeys(CARDS, 0)
         for life in self.lives:
-            for program in (each for each in life.programs if each.lives(now_s)):
+            for program in (program for program in life.programs if program.lives(now_s)):
                 held_bytes = program.held_bytes(now_s)
                 used[life.uuid] += held_bytes
                 shown_bytes = held_bytes + program.imported_bytes
-                holdings.append(facts.Holding(life.uuid, program.pid, shown_bytes))
-        there = [life for life in self.lives if life.begins_s <= later_s < life.ends_s]
-        return facts.Sample(
+                holdings.append(samples.Holding(life.uuid, program.pid, shown_bytes))
+        living = [life for life in self.lives if life.begins_s <= later_s < life.ends_s]
+        return samples.Sample(
             taken_s=now_s,
-            cards=tuple(facts.Card(uuid, size) for uuid, size in used.items()),
+            cards=tuple(samples.Card(uuid, size) for uuid, size in used.items()),
             holdings=tuple(holdings),
             processes=tuple(
-                facts.Process(
+                samples.Process(
                     pid=program.pid,
                     started_ticks=program.started_ticks,
                     inner_pid=program.inner_pid,
                     tenant=life.tenant,
                 )
-                for life in there
+                for life in living
                 for program in life.programs
                 if program.lives(later_s)
             ),
-            tenants=tuple(_tenant(life, last_s) for life in there),
+            tenants=tuple(_tenant(life, last_s) for life in living),
         )
 
     def _life(self, now_s: float) -> Life:
@@ -182,16 +182,16 @@ def _serve(life: Life, node: Node) -> None:
     life.programs = [*clients, server]
 
 
-def _tenant(life: Life, now_s: float) -> facts.Tenant:
+def _tenant(life: Life, now_s: float) -> samples.Tenant:
     counted = tuple(
-        facts.Counted(program.inner_pid, program.counted_bytes)
+        samples.Counted(program.inner_pid, program.counted_bytes)
         for program in life.programs
         if program.behind and program.lives(now_s)
     )
-    share = facts.Share(
+    share = samples.Share(
         uuid=life.uuid,
         quota_bytes=life.quota_bytes,
         context_bytes=CONTEXT_BYTES,
         counted=counted,
     )
-    return facts.Tenant(life.tenant, (share,))
+    return samples.Tenant(life.tenant, (share,))

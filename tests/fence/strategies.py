@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from partage.fence import layout, limits
-from tests.fence.making import GIB, uuid
+from partage.fence.store import layout, limits
+from tests.fence.small_limits import GIB, uuid
 
 
 @st.composite

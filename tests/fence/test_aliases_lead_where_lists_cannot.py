@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import stat
+import time
 from pathlib import Path
 
 import pytest
 
 from partage.core import errors
-from partage.fence import aliases
+from partage.fence.library import aliases
 from tests import leaving_out
+
+YEARS_S = 5 * 365 * 86400
 
 
 @pytest.fixture
@@ -66,6 +69,16 @@ def test_an_alias_goes_with_its_folder(folder: Path, places: tuple[Path, ...]) -
     other.mkdir()
     second = aliases.named(other, places)
     assert list(first.parent.iterdir()) == [second]
+
+
+def test_an_alias_does_not_grow_old(folder: Path, places: tuple[Path, ...]) -> None:
+    """For years, used or not; also one that was made by a version that let it."""
+    alias = aliases.named(folder, places)
+    os.utime(alias, (0, 0), follow_symlinks=False)
+    aliases.named(folder, places)
+    list(alias.iterdir())
+    status = alias.lstat()
+    assert min(status.st_atime, status.st_mtime) - time.time() > YEARS_S
 
 
 @pytest.mark.parametrize("what", ["somebody's", "open", "link", "file"])

@@ -5,7 +5,8 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from partage.fence import limits, roots, tenants, trimming, usage
+from partage.fence import usage
+from partage.fence.store import limits, oversized_files, roots, tenants
 
 UUID = "GPU-00000000-0000-0000-0000-000000000001"
 
@@ -13,18 +14,18 @@ UUID = "GPU-00000000-0000-0000-0000-000000000001"
 def test_what_was_appended_is_cut_off_and_nothing_else(tmp_path: Path) -> None:
     """Region and seat are as they were; those that did not grow are left alone."""
     root = roots.prepare(tmp_path / "root", reach=roots.Reach.CONTAINERS)
-    asked = limits.Limits((limits.CardLimits(uuid=UUID, memory_bytes=1 << 30),))
+    requested = limits.Limits((limits.CardLimits(uuid=UUID, memory_bytes=1 << 30),))
     for name in ("greedy", "modest"):
-        tenants.create(root, name, asked)
+        tenants.create(root, name, requested)
     greedy = tenants.read(root, "greedy")
     seat = root.seats / UUID / str(greedy.seats[0])
     before = {path: path.read_bytes() for path in (greedy.region_path, seat)}
     for path in before:
         with path.open("ab") as file:
             file.write(b"\0" * (1 << 20))
-    assert sorted(trimming.trim(root)) == sorted(before)
+    assert sorted(oversized_files.trim(root)) == sorted(before)
     assert {path: path.read_bytes() for path in before} == before
-    assert trimming.trim(root) == []
+    assert oversized_files.trim(root) == []
     assert isinstance(usage.everything(root)[0], usage.Usage)
 
 
@@ -33,7 +34,7 @@ def test_a_file_that_was_cut_short_stays_as_it_is(tmp_path: Path) -> None:
     root = roots.prepare(tmp_path / "root", reach=roots.Reach.CONTAINERS)
     made = tenants.create(root, "odd", limits.Limits((limits.CardLimits(uuid=UUID),)))
     made.region_path.write_bytes(b"")
-    assert trimming.trim(root) == []
+    assert oversized_files.trim(root) == []
     assert made.region_path.stat().st_size == 0
 
 
@@ -45,6 +46,6 @@ def test_space_that_was_taken_without_a_size_is_given_back(tmp_path: Path) -> No
     keeping = ("fallocate", "--keep-size", "--length", str(64 << 20), str(made.region_path))
     subprocess.run(keeping, check=True)
     assert made.region_path.stat().st_blocks * 512 >= 64 << 20
-    assert trimming.trim(root) == [made.region_path]
+    assert oversized_files.trim(root) == [made.region_path]
     assert made.region_path.stat().st_blocks * 512 < 1 << 20
     assert made.region_path.read_bytes() == before

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 
 from partage.core import demands, errors, grants
-from partage.fence import layout, limits
-from tests.fence import making, strategies
+from partage.fence.store import layout, limits
+from tests.fence import small_limits, strategies
 
 MIB = 1 << 20
-CARD = making.uuid(1)
+CARD = small_limits.uuid(1)
 
 
 def granted(
@@ -41,12 +41,12 @@ def share(
 
 def test_memory_is_counted_in_bytes_and_contexts_by_card() -> None:
     """MiB of the grant; the cost of a context where it was measured, else 0."""
-    found = granted(share(1024), share(512, uuid=making.uuid(2)))
+    granted_limits = granted(share(1024), share(512, uuid=small_limits.uuid(2)))
 
-    assert [card.memory_bytes for card in found.cards] == [1024 * MIB, 512 * MIB]
-    assert [card.context_bytes for card in found.cards] == [300 * MIB, 0]
-    assert [card.mode for card in found.cards] == [limits.Mode.NONE] * 2
-    assert not found.gated
+    assert [card.memory_bytes for card in granted_limits.cards] == [1024 * MIB, 512 * MIB]
+    assert [card.context_bytes for card in granted_limits.cards] == [300 * MIB, 0]
+    assert [card.mode for card in granted_limits.cards] == [limits.Mode.NONE] * 2
+    assert not granted_limits.gated
 
 
 @pytest.mark.parametrize(
@@ -91,26 +91,28 @@ def test_an_exclusive_card_has_no_limits() -> None:
 
 def test_several_shares_of_a_card_are_one_limit() -> None:
     """Two slices of the same card for one container add up, and never above the card."""
-    found = granted(share(1024, 60), share(512, 60), mode=demands.ComputeMode.FIXED)
+    granted_limits = granted(share(1024, 60), share(512, 60), mode=demands.ComputeMode.FIXED)
 
-    assert [(c.memory_bytes, c.share_millionths) for c in found.cards] == [(1536 * MIB, 1_000_000)]
+    assert [(c.memory_bytes, c.share_millionths) for c in granted_limits.cards] == [
+        (1536 * MIB, 1_000_000)
+    ]
 
 
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        ({"uuid": "GPU-1"}, "this is no uuid of a card; write it as `nvidia-smi -L` shows it"),
-        ({"uuid": "GPU-ABCDEF00-0000-4000-8000-000000000001"}, "this is no uuid"),
-        ({"uuid": f"MIG-{CARD}/0/0"}, "this is no uuid"),
-        ({"memory_bytes": 0}, "0 bytes is no amount of memory"),
-        ({"memory_bytes": 1 << 64}, "no amount of memory"),
-        ({"context_bytes": -1}, "no amount of memory"),
+        ({"uuid": "GPU-1"}, "this is not a valid uuid; write the uuid as `nvidia-smi -L` shows it"),
+        ({"uuid": "GPU-ABCDEF00-0000-4000-8000-000000000001"}, "this is not a valid uuid"),
+        ({"uuid": f"MIG-{CARD}/0/0"}, "this is not a valid uuid"),
+        ({"memory_bytes": 0}, "0 bytes is not a valid quota"),
+        ({"memory_bytes": 1 << 64}, "is not a valid quota"),
+        ({"context_bytes": -1}, "is not a valid quota"),
         ({"mode": limits.Mode.FIXED}, "mode fixed needs a share"),
-        ({"share_millionths": 1}, "a share that nothing holds"),
+        ({"share_millionths": 1}, "mode none does not limit the share"),
         ({"mode": limits.Mode.FIXED, "share_millionths": layout.WHOLE + 1}, "0 and 100 %"),
         (
             {"mode": limits.Mode.BURST, "share_millionths": 500_000, "ceiling_millionths": 400_000},
-            "a ceiling of 40 % lies below the share, 50 %",
+            "the ceiling of 40 % is below the share of 50 %",
         ),
         (
             {"mode": limits.Mode.FIXED, "share_millionths": 1, "ceiling_millionths": 1},
@@ -128,29 +130,29 @@ def test_limits_that_contradict_themselves_cannot_be_made(
 
 def test_a_tenant_has_one_to_sixteen_different_cards() -> None:
     """As many as the shared file has room for."""
-    assert len(making.share(*range(16)).cards) == 16
+    assert len(small_limits.share(*range(16)).cards) == 16
     for numbers in ((), (1, 1), tuple(range(17))):
         with pytest.raises(errors.InputError, match=r"cards|twice"):
-            making.share(*numbers)
+            small_limits.share(*numbers)
 
 
-@given(before=strategies.card_limits(0), wanted=strategies.changes())
+@given(before=strategies.card_limits(0), change=strategies.changes())
 def test_a_change_gives_sound_limits_or_says_why_not(
-    before: limits.CardLimits, wanted: limits.Change
+    before: limits.CardLimits, change: limits.Change
 ) -> None:
     """What is asked for is what comes out, and what is not asked for stays."""
     try:
-        after = limits.changed(before, wanted)
+        after = limits.changed(before, change)
     except errors.InputError:
         return
-    assert after.memory_bytes == (wanted.memory_bytes or before.memory_bytes)
-    assert after.paused == (before.paused if wanted.paused is None else wanted.paused)
-    assert wanted.mode in (None, after.mode)
-    if wanted.compute_percent is not None and after.mode is not limits.Mode.NONE:
-        assert after.share_millionths == wanted.compute_percent * 10_000
-    if wanted.ceiling_percent is not None:
-        assert after.ceiling_millionths == wanted.ceiling_percent * 10_000
-    if wanted == limits.Change(memory_bytes=wanted.memory_bytes, paused=wanted.paused):
+    assert after.memory_bytes == (change.memory_bytes or before.memory_bytes)
+    assert after.paused == (before.paused if change.paused is None else change.paused)
+    assert change.mode in (None, after.mode)
+    if change.compute_percent is not None and after.mode is not limits.Mode.NONE:
+        assert after.share_millionths == change.compute_percent * 10_000
+    if change.ceiling_percent is not None:
+        assert after.ceiling_millionths == change.ceiling_percent * 10_000
+    if change == limits.Change(memory_bytes=change.memory_bytes, paused=change.paused):
         assert (after.mode, after.share_millionths) == (before.mode, before.share_millionths)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from partage.fence import originals
+from partage.fence.library import originals
 
 HEADER = bytearray(Path(sys.executable).read_bytes()[:64])
 HEADER[16:18] = b"\3\0"  # of a shared library
@@ -50,11 +50,11 @@ def found_in(folder: Path) -> dict[str, Path]:
 
 def test_the_library_path_comes_first(tmp_path: Path, nowhere: dict[str, Path]) -> None:
     """In its order; what is no absolute path is not looked at."""
-    one, two = driver(tmp_path / "one"), driver(tmp_path / "a folder")
+    first, second = driver(tmp_path / "one"), driver(tmp_path / "a folder")
     for text, expected in (
-        (f"{two}:{one}", two),
-        (f"lib::{tmp_path};{one}:{two}", one),
-        (f"{tmp_path / 'none'}:{two}", two),
+        (f"{second}:{first}", second),
+        (f"lib::{tmp_path};{first}:{second}", first),
+        (f"{tmp_path / 'none'}:{second}", second),
     ):
         assert originals.find({"LD_LIBRARY_PATH": text}, **nowhere) == found_in(expected)
 
@@ -69,9 +69,11 @@ def test_then_comes_the_folder_of_the_nvml_that_is_loaded(
         "7f00-7f01 r--p 0 08:01 1 /lib/libc.so.6\n"
         f"7f02-7f03 r-xp 0 08:01 2                  {beside}/libnvidia-ml.so.615.71\n"
     )
-    known = cache(tmp_path / "cache", *((name, str(other / name)) for name in originals.BEHIND))
-    assert originals.find({}, maps, known) == found_in(beside)
-    assert originals.find({}, nowhere["maps"], known) == found_in(other)
+    loader_cache = cache(
+        tmp_path / "cache", *((name, str(other / name)) for name in originals.BEHIND)
+    )
+    assert originals.find({}, maps, loader_cache) == found_in(beside)
+    assert originals.find({}, nowhere["maps"], loader_cache) == found_in(other)
 
 
 def test_the_cache_may_follow_an_older_one(tmp_path: Path, nowhere: dict[str, Path]) -> None:
@@ -81,16 +83,16 @@ def test_the_cache_may_follow_an_older_one(tmp_path: Path, nowhere: dict[str, Pa
         (name, str(folder / name)) for folder in (bad, good) for name in reversed(originals.BEHIND)
     ]
     older = b"ld.so-1.7.0" + bytes(37)
-    known = cache(tmp_path / "cache", ("libc.so.6", "/x"), *entries, before=older)
-    assert originals.find({}, nowhere["maps"], known) == found_in(good)
+    loader_cache = cache(tmp_path / "cache", ("libc.so.6", "/x"), *entries, before=older)
+    assert originals.find({}, nowhere["maps"], loader_cache) == found_in(good)
 
 
 @pytest.mark.parametrize("length", [0, 10, 30, 60, 80, 100])
 def test_a_damaged_cache_has_nothing(tmp_path: Path, nowhere: dict[str, Path], length: int) -> None:
     """Wherever it was cut off."""
-    known = cache(tmp_path / "cache", ("libcuda.so.1", "/somewhere/libcuda.so.1"))
-    known.write_bytes(known.read_bytes()[:length])
-    assert originals.find({}, nowhere["maps"], known) == {}
+    loader_cache = cache(tmp_path / "cache", ("libcuda.so.1", "/somewhere/libcuda.so.1"))
+    loader_cache.write_bytes(loader_cache.read_bytes()[:length])
+    assert originals.find({}, nowhere["maps"], loader_cache) == {}
 
 
 def test_what_stands_in_the_drivers_place_is_not_the_driver(
@@ -110,5 +112,5 @@ def test_where_there_is_none_there_is_none(tmp_path: Path, nowhere: dict[str, Pa
     assert originals.find({"LD_LIBRARY_PATH": str(other)}, **nowhere) == {}
     half = driver(tmp_path / "half")
     (half / originals.CUDA).unlink()
-    found = originals.find({"LD_LIBRARY_PATH": str(half)}, **nowhere)
-    assert found == {originals.NVML: half / originals.NVML}
+    paths = originals.find({"LD_LIBRARY_PATH": str(half)}, **nowhere)
+    assert paths == {originals.NVML: half / originals.NVML}

@@ -23,19 +23,19 @@ def sleeper() -> Iterator[subprocess.Popen[bytes]]:
     process.wait()
 
 
-def known(pid: int) -> processes.Facts:
+def facts_of(pid: int) -> processes.Facts:
     """What the kernel tells of a process that lives."""
-    found = processes.facts(pid)
-    assert found is not None
-    return found
+    facts = processes.facts(pid)
+    assert facts is not None
+    return facts
 
 
 def test_facts_are_the_kernels(sleeper: subprocess.Popen[bytes]) -> None:
     """Its start, its id where it runs, and the cgroups it shares with whoever started it."""
-    found, own = known(sleeper.pid), known(os.getpid())
-    assert (found.pid, found.inner_pid) == (sleeper.pid, sleeper.pid)
-    assert found.started_ticks >= own.started_ticks
-    assert found.cgroups == own.cgroups != ()
+    facts, own = facts_of(sleeper.pid), facts_of(os.getpid())
+    assert (facts.pid, facts.inner_pid) == (sleeper.pid, sleeper.pid)
+    assert facts.started_ticks >= own.started_ticks
+    assert facts.cgroups == own.cgroups != ()
 
 
 def test_the_inner_id_is_that_of_its_own_namespace() -> None:
@@ -47,7 +47,7 @@ def test_the_inner_id_is_that_of_its_own_namespace() -> None:
         assert outer.stdout is not None
         outer.stdout.readline()
         child = int(Path(f"/proc/{outer.pid}/task/{outer.pid}/children").read_text())
-        assert known(child).inner_pid == 1
+        assert facts_of(child).inner_pid == 1
         outer.kill()
 
 
@@ -61,32 +61,33 @@ def test_who_has_ended_is_not_there() -> None:
 
 def test_the_one_that_is_meant_is_ended(sleeper: subprocess.Popen[bytes]) -> None:
     """At once, and nothing is said."""
-    found = known(sleeper.pid)
-    assert processes.end(found.pid, found.started_ticks, lambda now: now == found) == ""
+    facts = facts_of(sleeper.pid)
+    assert processes.end(facts.pid, facts.started_ticks, lambda now: now == facts) == ""
     assert sleeper.wait() == -signal.SIGKILL
 
 
 def test_another_process_of_the_same_id_lives_on(sleeper: subprocess.Popen[bytes]) -> None:
     """It started at another moment."""
-    found = known(sleeper.pid)
-    why = processes.end(found.pid, found.started_ticks - 1, lambda _: True)
+    facts = facts_of(sleeper.pid)
+    why = processes.end(facts.pid, facts.started_ticks - 1, lambda _: True)
     assert "another process" in why
     assert sleeper.poll() is None
 
 
 def test_a_process_that_is_somebody_elses_lives_on(sleeper: subprocess.Popen[bytes]) -> None:
     """Whose it is, is asked after it can no longer be mixed up."""
-    found = known(sleeper.pid)
-    assert processes.end(found.pid, found.started_ticks, lambda _: False) != ""
+    facts = facts_of(sleeper.pid)
+    why = processes.end(facts.pid, facts.started_ticks, lambda _: False)
+    assert why == "it is not proven to be the tenant's own"
     assert sleeper.poll() is None
 
 
 def test_one_that_has_ended_is_no_trouble(sleeper: subprocess.Popen[bytes]) -> None:
     """There is nothing left to do."""
-    found = known(sleeper.pid)
+    facts = facts_of(sleeper.pid)
     sleeper.kill()
     sleeper.wait()
-    why = processes.end(found.pid, found.started_ticks, lambda _: True)
+    why = processes.end(facts.pid, facts.started_ticks, lambda _: True)
     assert why == "it has ended by itself"
 
 
@@ -94,12 +95,12 @@ def test_who_may_not_end_it_is_told_what_it_takes(sleeper: subprocess.Popen[byte
     """Another user's process lives on."""
     if os.geteuid() != 0:
         leaving_out.leave_out("other users' processes", "run the tests as root")
-    found = known(sleeper.pid)
+    facts = facts_of(sleeper.pid)
     reader, writer = os.pipe()
     child = os.fork()
     if not child:
         os.setuid(65534)
-        why = processes.end(found.pid, found.started_ticks, lambda _: True)
+        why = processes.end(facts.pid, facts.started_ticks, lambda _: True)
         os.write(writer, why.encode())
         os._exit(0)
     os.waitpid(child, 0)

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
 from partage.core import errors
-from partage.fence import files, layout, roots, seats, tenants
-from tests.fence import making
+from partage.fence.store import layout, roots, seats, shared_files, tenants
+from tests.fence import small_limits
 
 
 class Seats(RuleBasedStateMachine):
@@ -38,9 +38,9 @@ class Seats(RuleBasedStateMachine):
         """The seat is the lowest that nobody on the card has."""
         taken = self.seats()
         self.made += 1
-        tenant = tenants.create(self.root, f"t{self.made}", making.share(*cards))
+        tenant = tenants.create(self.root, f"t{self.made}", small_limits.share(*cards))
         for card, seat in zip(cards, tenant.seats, strict=True):
-            others = taken.get(making.uuid(card), [])
+            others = taken.get(small_limits.uuid(card), [])
             assert seat == min(set(range(len(others) + 1)) - set(others))
         return tenant.name
 
@@ -51,12 +51,12 @@ class Seats(RuleBasedStateMachine):
 
     def seats(self) -> dict[str, list[int]]:
         """Who sits where, by card."""
-        found: dict[str, list[int]] = {}
+        seats_by_card: dict[str, list[int]] = {}
         for name in tenants.names(self.root):
             tenant = tenants.read(self.root, name)
             for card, seat in zip(tenant.limits.cards, tenant.seats, strict=True):
-                found.setdefault(card.uuid, []).append(seat)
-        return found
+                seats_by_card.setdefault(card.uuid, []).append(seat)
+        return seats_by_card
 
     @invariant()
     def no_seat_is_shared(self) -> None:
@@ -73,11 +73,11 @@ def test_processes_that_race_get_different_seats(root: roots.Root) -> None:
     """Four of them, ten tenants each, all on one card."""
     script = """
 import pathlib, sys
-from partage.fence import roots, tenants
-from tests.fence import making
+from partage.fence.store import roots, tenants
+from tests.fence import small_limits
 root = roots.prepare(pathlib.Path(sys.argv[1]))
 for number in range(10):
-    tenants.create(root, f"{sys.argv[2]}-{number}", making.share(1))
+    tenants.create(root, f"{sys.argv[2]}-{number}", small_limits.share(1))
 """
     line = [sys.executable, "-c", script, str(root.path)]
     folder = pathlib.Path(__file__).parents[2]
@@ -92,10 +92,10 @@ def test_roots_that_are_made_at_once_are_one(tmp_path: pathlib.Path) -> None:
     """Whoever comes first: nobody's tenants are lost."""
     script = """
 import pathlib, sys
-from partage.fence import roots, tenants
-from tests.fence import making
+from partage.fence.store import roots, tenants
+from tests.fence import small_limits
 root = roots.prepare(pathlib.Path(sys.argv[1]))
-tenants.create(root, sys.argv[2], making.share(1))
+tenants.create(root, sys.argv[2], small_limits.share(1))
 """
     folder = pathlib.Path(__file__).parents[2]
     for turn in range(3):
@@ -109,23 +109,23 @@ tenants.create(root, sys.argv[2], making.share(1))
 def test_a_seat_is_clean_when_somebody_gets_it(root: roots.Root) -> None:
     """Whatever the last one left there; the seats beside it are not touched."""
     for name in ("before", "beside"):
-        tenants.create(root, name, making.share(1))
-    ours, beside = (seats.path(root, making.uuid(1), number) for number in (0, 1))
+        tenants.create(root, name, small_limits.share(1))
+    ours, beside = (seats.path(root, small_limits.uuid(1), number) for number in (0, 1))
     for seat in (ours, beside):
         with seat.open("r+b") as file:
             os.pwrite(file.fileno(), b"\xff" * 8, layout.Seat.launches.offset)
     tenants.remove(root, "before", force=True)
     assert not ours.exists()
 
-    tenants.create(root, "after", making.share(1))
+    tenants.create(root, "after", small_limits.share(1))
 
-    assert files.read(ours, layout.Seat).launches == 0
-    assert files.read(beside, layout.Seat).launches == 2**64 - 1
+    assert shared_files.read(ours, layout.Seat).launches == 0
+    assert shared_files.read(beside, layout.Seat).launches == 2**64 - 1
 
 
 def test_a_card_whose_seats_are_all_taken_is_told(root: roots.Root) -> None:
     """As many tenants as there are seats, and no more."""
-    uuid = making.uuid(1)
+    uuid = small_limits.uuid(1)
     root.scratch.mkdir()
 
     taken = range(layout.SEATS - 1)
@@ -136,8 +136,8 @@ def test_a_card_whose_seats_are_all_taken_is_told(root: roots.Root) -> None:
 
 def test_an_unreadable_neighbour_keeps_its_seat(root: roots.Root) -> None:
     """Which one it has is not known: on that card only numbers without a file are given."""
-    folder = tenants.create(root, "odd", making.share(1)).folder
+    folder = tenants.create(root, "odd", small_limits.share(1)).folder
     os.truncate(folder / "limits", 20)
 
-    assert tenants.create(root, "new", making.share(2, 1)).seats == (0, 1)
-    assert tenants.create(root, "newer", making.share(1)).seats == (2,)
+    assert tenants.create(root, "new", small_limits.share(2, 1)).seats == (0, 1)
+    assert tenants.create(root, "newer", small_limits.share(1)).seats == (2,)

@@ -15,54 +15,63 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from partage.core import errors
-from partage.fence import files, layout, limits, locks, records, roots, seats, tenants
-from tests.fence import forking, making, strategies
+from partage.fence.store import (
+    layout,
+    limits,
+    limits_file,
+    locks,
+    roots,
+    seats,
+    shared_files,
+    tenants,
+)
+from tests.fence import child_processes, small_limits, strategies
 
 
 def check(root: roots.Root, name: str) -> None:
     """All that a process of the tenant needs is there."""
     tenant = tenants.read(root, name)
-    files.read(tenant.region_path, layout.Region)
+    shared_files.read(tenant.region_path, layout.Region)
     for index, card in enumerate(tenant.limits.cards):
         own = tenant.folder / f"seats-{index}" / str(tenant.seats[index])
-        assert bytes(files.read(own, layout.Seat).uuid) == card.raw_uuid
+        assert bytes(shared_files.read(own, layout.Seat).uuid) == card.raw_uuid
 
 
 @settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50, deadline=None
 )
-@given(asked=strategies.all_limits())
-def test_what_is_read_is_what_was_asked_for(root: roots.Root, asked: limits.Limits) -> None:
+@given(requested=strategies.all_limits())
+def test_what_is_read_is_what_was_asked_for(root: roots.Root, requested: limits.Limits) -> None:
     """All limits survive the way through the file, and the gate is open when it has to be."""
-    tenants.create(root, "job", asked)
+    tenants.create(root, "job", requested)
     try:
-        raw = files.read(root.tenants / "job" / "limits", layout.Limits)
-        assert tenants.read(root, "job").limits == asked
-        assert raw.gate == asked.gated
-        assert raw.cards == len(asked.cards)
-        assert records.seats(raw) == (0,) * len(asked.cards)
+        raw = shared_files.read(root.tenants / "job" / "limits", layout.Limits)
+        assert tenants.read(root, "job").limits == requested
+        assert raw.gate == requested.gated
+        assert raw.cards == len(requested.cards)
+        assert limits_file.seats(raw) == (0,) * len(requested.cards)
     finally:
         tenants.remove(root, "job")
 
 
 def test_a_tenant_has_all_it_needs(root: roots.Root) -> None:
     """Limits, region, and a seat at each card in the order of its limits."""
-    tenant = tenants.create(root, "job", making.share(3, 1))
+    tenant = tenants.create(root, "job", small_limits.share(3, 1))
 
     assert sorted(path.name for path in tenant.folder.iterdir()) == [
         *("limits", "region", "seats-0", "seats-1")
     ]
-    assert seats.linked(tenant.folder) == (making.uuid(3), making.uuid(1))
+    assert seats.linked(tenant.folder) == (small_limits.uuid(3), small_limits.uuid(1))
     check(root, "job")
     assert tenants.read(root, "job") == tenant
 
 
 def test_a_name_is_used_once(root: roots.Root) -> None:
     """The tenant that has it stays as it is."""
-    before = tenants.create(root, "job", making.share(1))
+    before = tenants.create(root, "job", small_limits.share(1))
 
-    with pytest.raises(errors.FenceError, match="there is a tenant job already"):
-        tenants.create(root, "job", making.share(2))
+    with pytest.raises(errors.FenceError, match="tenant job already exists"):
+        tenants.create(root, "job", small_limits.share(2))
     assert tenants.read(root, "job") == before
 
 
@@ -70,25 +79,25 @@ def test_a_name_is_used_once(root: roots.Root) -> None:
 def test_a_name_cannot_lead_elsewhere(root: roots.Root, name: str) -> None:
     """It is the name of one folder."""
     for action in (
-        lambda: tenants.create(root, name, making.share(1)),
+        lambda: tenants.create(root, name, small_limits.share(1)),
         lambda: tenants.read(root, name),
         lambda: tenants.remove(root, name),
     ):
-        with pytest.raises(errors.InputError, match="is no name of a tenant"):
+        with pytest.raises(errors.InputError, match="is not a valid name of a tenant"):
             action()
 
 
 def test_who_is_not_there_is_told_with_those_who_are(root: roots.Root) -> None:
     """A slip of the pen is seen at once."""
-    tenants.create(root, "job-17", making.share(1))
+    tenants.create(root, "job-17", small_limits.share(1))
 
-    with pytest.raises(errors.InputError, match=r"no tenant job-71 under .*; there is job-17"):
+    with pytest.raises(errors.InputError, match=r"no tenant job-71 under .*; choose one of job-17"):
         tenants.read(root, "job-71")
 
 
 def test_a_tenant_is_not_removed_while_a_process_lives(root: roots.Root) -> None:
     """Its seat would be given to somebody else; force is for those who know better."""
-    tenant = tenants.create(root, "job", making.share(1))
+    tenant = tenants.create(root, "job", small_limits.share(1))
     with tenant.region_path.open("r+b") as region:
         assert locks.take(region.fileno(), 700)
         with pytest.raises(errors.FenceError, match="1 processes of tenant job still use CUDA"):
@@ -106,9 +115,9 @@ def test_a_failure_leaves_nothing_behind(root: roots.Root, monkeypatch: pytest.M
     with monkeypatch.context() as patched:
         patched.setattr(os, "fchown", fail)
         with pytest.raises(OSError, match="No space"):
-            tenants.create(root, "job", making.share(1))
+            tenants.create(root, "job", small_limits.share(1))
     assert tenants.names(root) == []
-    assert tenants.create(root, "job", making.share(1)).seats == (0,)
+    assert tenants.create(root, "job", small_limits.share(1)).seats == (0,)
     assert not root.scratch.exists()
 
 
@@ -127,7 +136,7 @@ def killed_at(step: int, action: Callable[[], object]) -> bool:
         sys.addaudithook(count)
         action()
 
-    ended = forking.run(watched)
+    ended = child_processes.run(watched)
     assert ended in (0, -signal.SIGKILL)
     return ended != 0
 
@@ -136,11 +145,13 @@ def test_a_killed_maker_leaves_no_half_made_tenant(root: roots.Root) -> None:
     """Killed at any step: the tenant is whole or not there, and the next one can be made."""
     for step in itertools.count(1):
         name = f"job-{step}"
-        killed = killed_at(step, functools.partial(tenants.create, root, name, making.share(1, 2)))
+        killed = killed_at(
+            step, functools.partial(tenants.create, root, name, small_limits.share(1, 2))
+        )
         if name in tenants.names(root):
             check(root, name)
             tenants.remove(root, name)
-        tenants.create(root, "after", making.share(1, 2))
+        tenants.create(root, "after", small_limits.share(1, 2))
         tenants.remove(root, "after")
         assert sorted(path.name for path in root.path.iterdir()) == ["lock", "seats", "tenants"]
         if not killed:
@@ -151,12 +162,12 @@ def test_a_killed_maker_leaves_no_half_made_tenant(root: roots.Root) -> None:
 def test_a_killed_remover_leaves_no_half_removed_tenant(root: roots.Root) -> None:
     """The same on the way out."""
     for step in itertools.count(1):
-        tenants.create(root, "job", making.share(1, 2))
+        tenants.create(root, "job", small_limits.share(1, 2))
         killed = killed_at(step, lambda: tenants.remove(root, "job"))
         if "job" in tenants.names(root):
             check(root, "job")
             tenants.remove(root, "job")
-        tenants.create(root, "after", making.share(1, 2))
+        tenants.create(root, "after", small_limits.share(1, 2))
         tenants.remove(root, "after")
         assert not root.scratch.exists()
         if not killed:
@@ -169,7 +180,7 @@ def test_a_killed_founder_leaves_a_root_that_can_be_finished(tmp_path: pathlib.P
     for step in itertools.count(1):
         path = tmp_path / f"root-{step}"
         killed = killed_at(step, functools.partial(roots.prepare, path))
-        tenants.create(roots.prepare(path), "job", making.share(1))
+        tenants.create(roots.prepare(path), "job", small_limits.share(1))
         if not killed:
             break
     assert step > 5
@@ -180,13 +191,13 @@ def test_makers_that_race_do_not_disturb_each_other(root: roots.Root) -> None:
     script = """
 import pathlib, sys
 from partage.core import errors
-from partage.fence import roots, tenants
-from tests.fence import forking, making, strategies
+from partage.fence.store import roots, tenants
+from tests.fence import small_limits
 root = roots.prepare(pathlib.Path(sys.argv[1]))
 made = 0
 for number in range(10):
     try:
-        tenants.create(root, f"job-{number}", making.share(number % 2, 7))
+        tenants.create(root, f"job-{number}", small_limits.share(number % 2, 7))
         made += 1
     except errors.FenceError as error:
         assert "already" in str(error), error

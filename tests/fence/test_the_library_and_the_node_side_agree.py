@@ -11,13 +11,15 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from partage.core import errors
-from partage.fence import hook, levels, limits, roots, tenants, usage
-from tests import leaving_out, simulated
+from partage.fence import usage
+from partage.fence.levels import catalog, hook
+from partage.fence.store import limits, roots, tenants
+from tests import leaving_out, simulated_machines
 
 MIB = 1 << 20
 CONTEXT_MIB = 256
 OUT_OF_MEMORY = 2
-JOB = levels.Subject(name="job")
+JOB = catalog.Subject(name="job")
 CLIENT = pathlib.Path(__file__).with_name("cuda_client.py")
 Start = Callable[[], "Client"]
 
@@ -49,13 +51,13 @@ class Client:
 @pytest.fixture
 def machine(tmp_path: pathlib.Path) -> dict[str, str]:
     """A simulated machine with two cards."""
-    if not simulated.FENCE.exists():
+    if not simulated_machines.FENCE.exists():
         leaving_out.leave_out("libpartage.so", "build it with `python -m native`")
-    return simulated.machine(tmp_path, context_mib=str(CONTEXT_MIB))
+    return simulated_machines.machine(tmp_path, context_mib=str(CONTEXT_MIB))
 
 
 @pytest.fixture
-def asked(machine: dict[str, str]) -> limits.Limits:
+def requested(machine: dict[str, str]) -> limits.Limits:
     """A GiB of the machine's first card."""
     script = """
 import ctypes, uuid
@@ -65,7 +67,7 @@ assert cuda.cuDeviceGetUuid_v2(raw, device) == 0
 print(uuid.UUID(bytes=bytes(raw)))
 """
     card = limits.CardLimits(
-        uuid=f"GPU-{simulated.python(script, environment=machine).strip()}",
+        uuid=f"GPU-{simulated_machines.python(script, environment=machine).strip()}",
         memory_bytes=1024 * MIB,
         context_bytes=CONTEXT_MIB * MIB,
     )
@@ -73,9 +75,9 @@ print(uuid.UUID(bytes=bytes(raw)))
 
 
 @pytest.fixture
-def start(machine: dict[str, str], root: roots.Root, asked: limits.Limits) -> Iterator[Start]:
+def start(machine: dict[str, str], root: roots.Root, requested: limits.Limits) -> Iterator[Start]:
     """Start a program behind the fence."""
-    environment = machine | hook.Hook(root, inherited=machine).apply(JOB, asked).environment
+    environment = machine | hook.Hook(root, inherited=machine).apply(JOB, requested).environment
     with contextlib.ExitStack() as running:
 
         def start() -> Client:
@@ -104,26 +106,26 @@ def test_what_a_program_uses_is_read(root: roots.Root, start: Start) -> None:
     assert client.ask("alloc 500") == 0
     assert client.ask("alloc 500") == OUT_OF_MEMORY
 
-    found = usage.snapshot(root, "job")
+    used = usage.snapshot(root, "job")
 
     expected = (CONTEXT_MIB + 500) * MIB
-    assert found.processes == (usage.ProcessUsage(client.process.pid, (expected,)),)
-    (card,) = found.cards
+    assert used.processes == (usage.ProcessUsage(client.process.pid, (expected,)),)
+    (card,) = used.cards
     assert (card.used_bytes, card.peak_bytes, card.refused) == (expected, expected, 1)
 
 
 def test_two_programs_have_one_quota(root: roots.Root, start: Start) -> None:
     """What one of them holds the other cannot have, until it is killed."""
-    one, other = start(), start()
-    assert one.ask("alloc 300") == 0
-    assert other.ask("alloc 300") == OUT_OF_MEMORY
+    first, second = start(), start()
+    assert first.ask("alloc 300") == 0
+    assert second.ask("alloc 300") == OUT_OF_MEMORY
     assert used(root) == 2 * CONTEXT_MIB + 300
 
-    one.process.kill()
-    one.process.wait()
+    first.process.kill()
+    first.process.wait()
 
     assert used(root) == CONTEXT_MIB
-    assert other.ask("alloc 300") == 0
+    assert second.ask("alloc 300") == 0
 
 
 def test_a_program_that_runs_sees_its_limits_change(root: roots.Root, start: Start) -> None:
@@ -161,17 +163,17 @@ def test_launches_are_counted_while_compute_is_limited(root: roots.Root, start: 
 
 
 def test_the_fence_comes_down_when_the_programs_have_ended(
-    root: roots.Root, start: Start, asked: limits.Limits
+    root: roots.Root, start: Start, requested: limits.Limits
 ) -> None:
     """Not before."""
     fence = hook.Hook(root)
     client = start()
     client.ask("alloc 1")
     with pytest.raises(errors.FenceError, match="1 processes of tenant job still use CUDA"):
-        fence.release(JOB, asked)
+        fence.release(JOB, requested)
 
     client.process.kill()
     client.process.wait()
 
-    fence.release(JOB, asked)
+    fence.release(JOB, requested)
     assert tenants.names(root) == []

@@ -13,12 +13,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from partage.fence import files, layout, limits, locks, roots, tenants, usage
-from tests.fence import making
+from partage.fence import usage
+from partage.fence.store import layout, limits, locks, roots, shared_files, tenants
+from tests.fence import small_limits
 
 HOLDER = """
 import os, sys
-from partage.fence import locks
+from partage.fence.store import locks
 fd = os.open(sys.argv[1], os.O_RDWR)
 assert locks.take(fd, int(sys.argv[2]))
 print("ready", flush=True)
@@ -29,19 +30,19 @@ sys.stdin.read()
 @pytest.fixture
 def tenant(root: roots.Root) -> tenants.Tenant:
     """A tenant of two cards."""
-    return tenants.create(root, "job", making.share(1, 2))
+    return tenants.create(root, "job", small_limits.share(1, 2))
 
 
 def fill(tenant: tenants.Tenant, slots: dict[int, tuple[int, int]]) -> None:
     """Write what each slot uses of both cards, and the rest of what can be counted."""
-    with files.mapped(tenant.region_path, layout.Region) as region:
+    with shared_files.mapped(tenant.region_path, layout.Region) as region:
         region.slots_used = max(slots, default=-1) + 1
         for slot, used in slots.items():
             region.slot[slot].pid = 1000 + slot
             for card, used_bytes in enumerate(used):
                 region.used_bytes[card][slot] = used_bytes
         counted = region.card[1]
-        counted.peak_bytes, counted.refused, counted.throttled = 9 * making.GIB, 3, 4
+        counted.peak_bytes, counted.refused, counted.throttled = 9 * small_limits.GIB, 3, 4
         counted.throttled_ns, counted.launches, counted.busy_ns = 5, 6, 7
 
 
@@ -50,16 +51,16 @@ def test_the_living_are_counted_and_the_dead_are_not(
 ) -> None:
     """Slots 0 and 2 live; 1 was killed and could not clean up."""
     fill(tenant, {0: (10, 0), 1: (700, 700), 2: (5, 1)})
-    with tenant.region_path.open("r+b") as one, tenant.region_path.open("r+b") as other:
-        assert locks.take(one.fileno(), 0)
-        assert locks.take(other.fileno(), 2)
-        found = usage.snapshot(root, "job")
+    with tenant.region_path.open("r+b") as first, tenant.region_path.open("r+b") as second:
+        assert locks.take(first.fileno(), 0)
+        assert locks.take(second.fileno(), 2)
+        snapshot = usage.snapshot(root, "job")
 
-    assert found.processes == (
+    assert snapshot.processes == (
         usage.ProcessUsage(1000, (10, 0)),
         usage.ProcessUsage(1002, (5, 1)),
     )
-    assert [card.used_bytes for card in found.cards] == [15, 1]
+    assert [card.used_bytes for card in snapshot.cards] == [15, 1]
     assert usage.snapshot(root, "job").processes == ()
 
 
@@ -84,10 +85,10 @@ def test_all_counters_are_told(root: roots.Root, tenant: tenants.Tenant) -> None
     card = usage.snapshot(root, "job").cards[1]
 
     assert card == usage.CardUsage(
-        uuid=making.uuid(2),
-        quota_bytes=2 * making.GIB,
+        uuid=small_limits.uuid(2),
+        quota_bytes=2 * small_limits.GIB,
         used_bytes=0,
-        peak_bytes=9 * making.GIB,
+        peak_bytes=9 * small_limits.GIB,
         refused=3,
         mode=limits.Mode.BURST,
         share_millionths=300_000,
@@ -102,7 +103,7 @@ def test_all_counters_are_told(root: roots.Root, tenant: tenants.Tenant) -> None
 
 def test_without_a_quota_there_is_none_to_tell(root: roots.Root) -> None:
     """Not a number with twenty digits."""
-    tenants.create(root, "free", making.share(1, memory_bytes=limits.NO_QUOTA))
+    tenants.create(root, "free", small_limits.share(1, memory_bytes=limits.NO_QUOTA))
 
     assert usage.snapshot(root, "free").cards[0].quota_bytes is None
 
@@ -122,16 +123,16 @@ def test_nothing_a_tenant_writes_makes_reading_fail(
     """Any bytes behind the header give a usage that can be printed."""
     name = "liar"
     if name not in tenants.names(root):
-        tenants.create(root, name, making.share(1, 2))
+        tenants.create(root, name, small_limits.share(1, 2))
     region = root.tenants / name / "region"
     with region.open("r+b") as file, region.open("r+b") as living:
         locks.take(living.fileno(), 0)
         locks.take(living.fileno(), 3)
         for offset, content in places:
             os.pwrite(file.fileno(), content, offset)
-        found = usage.snapshot(root, name)
-        assert msgspec.json.encode(found)
-        assert len(found.cards) == 2
+        snapshot = usage.snapshot(root, name)
+        assert msgspec.json.encode(snapshot)
+        assert len(snapshot.cards) == 2
 
 
 def test_a_sum_that_nobody_could_print_is_capped(root: roots.Root, tenant: tenants.Tenant) -> None:
@@ -145,7 +146,7 @@ def test_a_sum_that_nobody_could_print_is_capped(root: roots.Root, tenant: tenan
 
 def test_a_slot_beyond_the_last_is_not_looked_for(root: roots.Root, tenant: tenants.Tenant) -> None:
     """A count that is out of range ends at the number of slots."""
-    with files.mapped(tenant.region_path, layout.Region) as region:
+    with shared_files.mapped(tenant.region_path, layout.Region) as region:
         region.slots_used = 0xFFFFFFFF
     with tenant.region_path.open("r+b") as living:
         assert locks.take(living.fileno(), layout.SLOTS - 1)
@@ -156,10 +157,10 @@ def test_a_lock_is_had_by_one_open_file(tmp_path: pathlib.Path) -> None:
     """Another one is refused it, and the one that has it does not see itself."""
     path = tmp_path / "region"
     path.touch()
-    with path.open("r+b") as one, path.open("r+b") as other, path.open("rb") as reader:
-        assert locks.take(one.fileno(), 5)
-        assert not locks.held(one.fileno(), 5)
+    with path.open("r+b") as first, path.open("r+b") as second, path.open("rb") as reader:
+        assert locks.take(first.fileno(), 5)
+        assert not locks.held(first.fileno(), 5)
         assert locks.held(reader.fileno(), 5)
         assert locks.held(reader.fileno(), 0, count=10)
         assert not locks.held(reader.fileno(), 4)
-        assert not locks.take(other.fileno(), 5)
+        assert not locks.take(second.fileno(), 5)

@@ -8,37 +8,37 @@ import pytest
 import pytest_asyncio
 
 from partage.kube import api
-from tests.kube import candidates, making, scripted
+from tests.kube import api_clients, kubeconfigs, lease_candidates, scripted_server
 
 
 @pytest_asyncio.fixture
-async def server() -> AsyncIterator[scripted.Server]:
+async def server() -> AsyncIterator[scripted_server.Server]:
     """A server with an empty script."""
-    async with scripted.Server() as running:
+    async with scripted_server.Server() as running:
         yield running
 
 
 @pytest_asyncio.fixture
-async def client(server: scripted.Server) -> AsyncIterator[api.Api]:
+async def client(server: scripted_server.Server) -> AsyncIterator[api.Api]:
     """A client of that server."""
-    async with making.connected(server) as connected:
+    async with api_clients.connected(server) as connected:
         yield connected
 
 
 @pytest.fixture
-def time() -> making.QuickTime:
+def time() -> api_clients.QuickTime:
     """A clock under control."""
-    return making.QuickTime()
+    return api_clients.QuickTime()
 
 
 @pytest.fixture(scope="session")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> making.Certificates:
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> kubeconfigs.Certificates:
     """An authority with a server's and a client's certificate."""
-    return making.Certificates(tmp_path_factory.mktemp("certificates"))
+    return kubeconfigs.Certificates(tmp_path_factory.mktemp("certificates"))
 
 
 @pytest_asyncio.fixture
-async def stage(server: scripted.Server) -> AsyncIterator[candidates.Stage]:
+async def stage(server: scripted_server.Server) -> AsyncIterator[lease_candidates.Stage]:
     """Where candidates compete for a lease."""
-    async with candidates.Stage(server) as empty:
+    async with lease_candidates.Stage(server) as empty:
         yield empty

@@ -9,18 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from partage.kube import lease
-from tests.kube import candidates, making, scripted
-from tests.kube.candidates import leads
+from tests.kube import api_clients, lease_candidates, scripted_server
+from tests.kube.lease_candidates import leads
 
 NAMES = ("a", "b", "c")
 
 
-async def test_time_counts_from_before_the_request(stage: candidates.Stage) -> None:
+async def test_time_counts_from_before_the_request(stage: lease_candidates.Stage) -> None:
     """The others may have seen the renewal as soon as it was sent."""
 
-    def slow(asked: scripted.Request) -> scripted.Step:
+    def slow(request: scripted_server.Request) -> scripted_server.Step:
         stage.time.now_s += 3.0
-        return stage.keeper.respond(asked)
+        return stage.keeper.respond(request)
 
     async with stage.competing("a") as a:
         await stage.time.pass_s(2.0)
@@ -33,13 +33,13 @@ async def test_time_counts_from_before_the_request(stage: candidates.Stage) -> N
 @pytest.mark.parametrize(
     "outage",
     [
-        scripted.Hangup(),
-        scripted.refusal(503, "Unavailable"),
-        scripted.refusal(401, "Unauthorized"),
+        scripted_server.Hangup(),
+        scripted_server.refusal(503, "Unavailable"),
+        scripted_server.refusal(401, "Unauthorized"),
     ],
     ids=["gone", "503", "401"],
 )
-async def test_renewals_fail(stage: candidates.Stage, outage: scripted.Step) -> None:
+async def test_renewals_fail(stage: lease_candidates.Stage, outage: scripted_server.Step) -> None:
     """It leads for the duration after the last one that succeeded, and then no more."""
     async with stage.competing("a") as a:
         await stage.time.pass_s(4.0)
@@ -52,26 +52,26 @@ async def test_renewals_fail(stage: candidates.Stage, outage: scripted.Step) -> 
         assert a.left_s() < 0
 
 
-async def test_the_loss_is_told_before_the_next_try(stage: candidates.Stage) -> None:
+async def test_the_loss_is_told_before_the_next_try(stage: lease_candidates.Stage) -> None:
     """Which may take long: nobody shall wait for it to learn that time is up."""
-    told: list[bool] = []
+    agreed: list[bool] = []
 
-    def respond(_: scripted.Request) -> scripted.Step:
-        told.append(a.acquired.is_set() == a.leading)
-        return scripted.refusal(503, "Unavailable")
+    def respond(_: scripted_server.Request) -> scripted_server.Step:
+        agreed.append(a.acquired.is_set() == a.leading)
+        return scripted_server.refusal(503, "Unavailable")
 
     async with stage.competing("a") as a:
         stage.server.respond = respond
         await stage.time.pass_s(30.0)
 
-    assert len(told) == 15
-    assert all(told)
+    assert len(agreed) == 15
+    assert all(agreed)
 
 
-async def test_an_outage_is_survived(stage: candidates.Stage) -> None:
+async def test_an_outage_is_survived(stage: lease_candidates.Stage) -> None:
     """When the server is back and nobody else has it, it leads again, as the same holder."""
     async with stage.competing("a") as a:
-        stage.keeper.outage = scripted.Hangup()
+        stage.keeper.outage = scripted_server.Hangup()
         await stage.time.pass_s(20.0)
         assert not leads(a)
         stage.keeper.outage = None
@@ -82,7 +82,7 @@ async def test_an_outage_is_survived(stage: candidates.Stage) -> None:
     assert stage.keeper.spec["leaseTransitions"] == 0
 
 
-async def test_a_holder_is_cut_off(stage: candidates.Stage) -> None:
+async def test_a_holder_is_cut_off(stage: lease_candidates.Stage) -> None:
     """It stops before the other begins, and learns of the other when it is back."""
     async with stage.competing("a") as a, stage.competing("b") as b:
         await stage.time.pass_s(4.0)
@@ -98,22 +98,22 @@ async def test_a_holder_is_cut_off(stage: candidates.Stage) -> None:
         assert not leads(a)
 
 
-async def test_a_request_hangs(server: scripted.Server) -> None:
+async def test_a_request_hangs(server: scripted_server.Server) -> None:
     """A renewal that gets no answer does not hide that time is up."""
-    keeper = candidates.Keeper()
+    keeper = lease_candidates.Keeper()
     server.respond = keeper.respond
-    async with making.connected(server) as client:
+    async with api_clients.connected(server) as client:
         a = lease.Lease(client, namespace="n", name="l", identity="a", duration_s=0.3, renew_s=0.02)
-        async with making.running(a.run()):
-            await scripted.until(a.acquired.is_set)
-            keeper.outage = scripted.Silence()
-            await scripted.until(lambda: not a.acquired.is_set(), within_s=2.0)
-            assert -0.2 < a.left_s() <= 0
+        async with api_clients.running(a.run()):
+            await scripted_server.until(a.acquired.is_set)
+            keeper.outage = scripted_server.Silence()
+            await scripted_server.until(lambda: not a.acquired.is_set())
+            assert -2 < a.left_s() <= 0  # long before the request gives up
             keeper.outage = None
-            await scripted.until(a.acquired.is_set)
+            await scripted_server.until(a.acquired.is_set)
 
 
-async def test_somebody_else_holds_it(stage: candidates.Stage) -> None:
+async def test_somebody_else_holds_it(stage: lease_candidates.Stage) -> None:
     """Whoever wrote that, it is true at once."""
     async with stage.competing("a") as a:
         await stage.time.pass_s(2.0)
@@ -125,7 +125,7 @@ async def test_somebody_else_holds_it(stage: candidates.Stage) -> None:
     assert stage.keeper.spec == stolen
 
 
-async def test_the_lease_is_deleted(stage: candidates.Stage) -> None:
+async def test_the_lease_is_deleted(stage: lease_candidates.Stage) -> None:
     """It is made anew with the next renewal, for another term: somebody may have led meanwhile."""
     async with stage.competing("a") as a:
         await stage.time.pass_s(2.0)
@@ -138,7 +138,7 @@ async def test_the_lease_is_deleted(stage: candidates.Stage) -> None:
 
 
 async def test_a_deleted_lease_is_not_taken_while_its_holder_may_lead(
-    stage: candidates.Stage,
+    stage: lease_candidates.Stage,
 ) -> None:
     """It may not have noticed yet."""
     async with stage.competing("a") as a, stage.competing("b") as b:
@@ -150,7 +150,7 @@ async def test_a_deleted_lease_is_not_taken_while_its_holder_may_lead(
             assert not (leads(a) and leads(b))
 
 
-async def test_an_answer_is_lost(stage: candidates.Stage) -> None:
+async def test_an_answer_is_lost(stage: lease_candidates.Stage) -> None:
     """A renewal whose outcome is unknown counts for nothing, and the next one finds out."""
     async with stage.competing("a") as a:
         await stage.time.pass_s(2.0)
@@ -164,7 +164,7 @@ async def test_an_answer_is_lost(stage: candidates.Stage) -> None:
     assert stage.keeper.spec["leaseTransitions"] == 0
 
 
-async def test_an_answer_to_the_first_try_is_lost(stage: candidates.Stage) -> None:
+async def test_an_answer_to_the_first_try_is_lost(stage: lease_candidates.Stage) -> None:
     """It does not lead before it knows."""
     stage.keeper.loses_answers = True
     async with stage.competing("a") as a:
@@ -175,7 +175,7 @@ async def test_an_answer_to_the_first_try_is_lost(stage: candidates.Stage) -> No
         assert leads(a)
 
 
-async def test_a_conflict_of_no_consequence(stage: candidates.Stage) -> None:
+async def test_a_conflict_of_no_consequence(stage: lease_candidates.Stage) -> None:
     """Somebody put a label on the lease: it is read again and renewed, in the same try."""
     async with stage.competing("a") as a:
         await stage.time.pass_s(2.0)
@@ -201,7 +201,7 @@ def test_there_are_never_two(deeds: list[tuple[str, float]]) -> None:
 
 
 async def _play(deeds: list[tuple[str, float]]) -> None:
-    async with scripted.Server() as server, candidates.Stage(server) as stage:
+    async with scripted_server.Server() as server, lease_candidates.Stage(server) as stage:
         crowd = [await stage.candidate(name) for name in NAMES]
         async with stage.running(*crowd):
             for deed, amount in deeds:
@@ -212,7 +212,9 @@ async def _play(deeds: list[tuple[str, float]]) -> None:
             assert sum(map(leads, crowd)) == 1
 
 
-async def _do(deed: str, amount: float, stage: candidates.Stage, crowd: list[lease.Lease]) -> None:
+async def _do(
+    deed: str, amount: float, stage: lease_candidates.Stage, crowd: list[lease.Lease]
+) -> None:
     keeper = stage.keeper
     match deed:
         case "pass":
@@ -222,7 +224,7 @@ async def _do(deed: str, amount: float, stage: candidates.Stage, crowd: list[lea
         case "release":
             await crowd[int(amount)].release()
         case "outage":
-            keeper.outage = scripted.Hangup()
+            keeper.outage = scripted_server.Hangup()
         case "lose":
             keeper.loses_answers = True
         case "mend":

@@ -12,14 +12,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from partage.kube import api, credentials
-from tests.kube import making
+from partage.kube import api
+from partage.kube.auth import credentials
+from tests.kube import kubeconfigs
 
 _BEGINNING = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\n{}\n\r\n"
 
 
 @contextlib.contextmanager
-def _mute_server(certificates: making.Certificates) -> Iterator[str]:
+def _mute_server(certificates: kubeconfigs.Certificates) -> Iterator[str]:
     """It begins an answer to its first client, and never does anything again."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificates.folder / "server.crt", certificates.folder / "server.key")
@@ -39,17 +40,17 @@ def _mute_server(certificates: making.Certificates) -> Iterator[str]:
 
 
 @pytest.fixture
-def server(certificates: making.Certificates) -> Iterator[str]:
+def server(certificates: kubeconfigs.Certificates) -> Iterator[str]:
     """Its address."""
     with _mute_server(certificates) as url:
         yield url
 
 
 async def test_a_watch_that_is_given_up_on_a_mute_server(
-    tmp_path: pathlib.Path, certificates: making.Certificates, server: str
+    tmp_path: pathlib.Path, certificates: kubeconfigs.Certificates, server: str
 ) -> None:
     """TLS says goodbye and waits for the other's; that is not waited for."""
-    file = making.kubeconfig(
+    file = kubeconfigs.kubeconfig(
         tmp_path / "config",
         cluster={"server": server, "certificate-authority": str(certificates.authority)},
     )

@@ -6,14 +6,15 @@ import pathlib
 
 import pytest
 
-from partage.kube import credentials, errors
-from tests.kube import making
+from partage.kube import errors
+from partage.kube.auth import credentials
+from tests.kube import kubeconfigs
 
 LAB = "https://lab.example:6443"
 
 
 @pytest.fixture
-def pod(tmp_path: pathlib.Path, certificates: making.Certificates) -> pathlib.Path:
+def pod(tmp_path: pathlib.Path, certificates: kubeconfigs.Certificates) -> pathlib.Path:
     """The folder of a service account."""
     folder = tmp_path / "serviceaccount"
     folder.mkdir()
@@ -26,7 +27,7 @@ def pod(tmp_path: pathlib.Path, certificates: making.Certificates) -> pathlib.Pa
 def names(tmp_path: pathlib.Path, name: str) -> pathlib.Path:
     """A kubeconfig whose server has this name."""
     server = {"server": f"https://{name}.example"}
-    return making.kubeconfig(tmp_path / name / "config", name=name, cluster=server)
+    return kubeconfigs.kubeconfig(tmp_path / name / "config", name=name, cluster=server)
 
 
 def load(
@@ -71,12 +72,12 @@ def test_nothing_is_found(tmp_path: pathlib.Path) -> None:
 async def test_a_service_account(pod: pathlib.Path) -> None:
     """Server, namespace and token are the pod's, and the server is known by the cluster's CA."""
     environ = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "6443"}
-    found = credentials.load(environ=environ, service_account=pod)
+    login = credentials.load(environ=environ, service_account=pod)
 
-    assert (found.server, found.namespace) == ("https://10.0.0.1:6443", "gpu-system")
-    assert await found.headers() == {"Authorization": "Bearer pod-token"}
-    assert found.ssl is not None
-    assert [ca["subject"] for ca in found.ssl.get_ca_certs()] == [((("commonName", "test-ca"),),)]
+    assert (login.server, login.namespace) == ("https://10.0.0.1:6443", "gpu-system")
+    assert await login.headers() == {"Authorization": "Bearer pod-token"}
+    assert login.ssl is not None
+    assert [ca["subject"] for ca in login.ssl.get_ca_certs()] == [((("commonName", "test-ca"),),)]
 
 
 def test_a_service_account_in_an_ipv6_cluster(pod: pathlib.Path) -> None:
@@ -86,7 +87,7 @@ def test_a_service_account_in_an_ipv6_cluster(pod: pathlib.Path) -> None:
 
 def test_a_pod_without_service_account(tmp_path: pathlib.Path) -> None:
     """The environment alone is not enough."""
-    making.kubeconfig(tmp_path / ".kube" / "config")
+    kubeconfigs.kubeconfig(tmp_path / ".kube" / "config")
     environ = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "HOME": str(tmp_path)}
 
     assert load(folder=tmp_path, **environ) == LAB
@@ -97,27 +98,30 @@ class TestContexts:
 
     def test_the_current_one_is_taken(self, tmp_path: pathlib.Path) -> None:
         """With its namespace."""
-        file = making.kubeconfig(tmp_path / "config", namespace="vision")
+        file = kubeconfigs.kubeconfig(tmp_path / "config", namespace="vision")
         assert credentials.load(str(file)).namespace == "vision"
 
     def test_without_namespace_it_is_default(self, tmp_path: pathlib.Path) -> None:
         """As for kubectl."""
-        assert credentials.load(str(making.kubeconfig(tmp_path / "config"))).namespace == "default"
+        assert (
+            credentials.load(str(kubeconfigs.kubeconfig(tmp_path / "config"))).namespace
+            == "default"
+        )
 
     def test_another_can_be_chosen(self, tmp_path: pathlib.Path) -> None:
         """By name, from all files."""
-        one, two = names(tmp_path, "one"), names(tmp_path, "two")
-        assert load(None, "two", KUBECONFIG=f"{one}:{two}") == "https://two.example"
+        first, second = names(tmp_path, "one"), names(tmp_path, "two")
+        assert load(None, "two", KUBECONFIG=f"{first}:{second}") == "https://two.example"
 
     def test_one_that_is_not_there(self, tmp_path: pathlib.Path) -> None:
         """The error names those that are."""
-        file = making.kubeconfig(tmp_path / "config")
+        file = kubeconfigs.kubeconfig(tmp_path / "config")
         with pytest.raises(errors.CredentialsError, match=r"no context 'prod'; choose one of 'lab"):
             load(str(file), "prod")
 
     def test_none_is_current(self, tmp_path: pathlib.Path) -> None:
         """Nothing is guessed, even if there is only one."""
-        file = making.kubeconfig(tmp_path / "config", current="")
+        file = kubeconfigs.kubeconfig(tmp_path / "config", current="")
         with pytest.raises(errors.CredentialsError, match=r"no current-context; choose one of"):
             load(str(file))
 
@@ -137,9 +141,9 @@ class TestContexts:
             "clusters: [{name: y, cluster: {server: 'http://127.0.0.1:8080'}}]\n"
             "contexts: [{name: x, context: {cluster: y}}]\ncurrent-context: x\n"
         )
-        found = credentials.load(str(file))
-        assert found.ssl is None
-        assert await found.headers() == {}
+        login = credentials.load(str(file))
+        assert login.ssl is None
+        assert await login.headers() == {}
 
 
 class TestSeveralFiles:
@@ -147,22 +151,22 @@ class TestSeveralFiles:
 
     async def test_the_first_to_name_something_has_it_whole(self, tmp_path: pathlib.Path) -> None:
         """What a later file has under the same name is not mixed in."""
-        first = making.kubeconfig(tmp_path / "1", current="")
-        second = making.kubeconfig(
+        first = kubeconfigs.kubeconfig(tmp_path / "1", current="")
+        second = kubeconfigs.kubeconfig(
             tmp_path / "2", cluster={"server": "https://other"}, user={"token": "t"}
         )
-        found = credentials.load(environ={"KUBECONFIG": f"{first}:{second}"})
-        assert found.server == LAB
-        assert await found.headers() == {}
+        login = credentials.load(environ={"KUBECONFIG": f"{first}:{second}"})
+        assert login.server == LAB
+        assert await login.headers() == {}
 
     def test_the_first_current_context_counts(self, tmp_path: pathlib.Path) -> None:
         """Whichever file it stands in."""
-        one, two = names(tmp_path, "one"), names(tmp_path, "two")
-        assert load(KUBECONFIG=f"{two}:{one}") == "https://two.example"
+        first, second = names(tmp_path, "one"), names(tmp_path, "two")
+        assert load(KUBECONFIG=f"{second}:{first}") == "https://two.example"
 
     def test_files_that_are_not_there_are_skipped(self, tmp_path: pathlib.Path) -> None:
         """And so are empty names."""
-        file = making.kubeconfig(tmp_path / "config")
+        file = kubeconfigs.kubeconfig(tmp_path / "config")
         assert load(KUBECONFIG=f"/not/there::{file}:") == LAB
 
     def test_none_is_there(self) -> None:
@@ -172,13 +176,15 @@ class TestSeveralFiles:
 
     async def test_paths_are_relative_to_their_file(self, tmp_path: pathlib.Path) -> None:
         """To each its own folder."""
-        making.kubeconfig(tmp_path / "a" / "config", name="a", current="b")
-        making.kubeconfig(tmp_path / "b" / "config", name="b", user={"tokenFile": "keys/token"})
+        kubeconfigs.kubeconfig(tmp_path / "a" / "config", name="a", current="b")
+        kubeconfigs.kubeconfig(
+            tmp_path / "b" / "config", name="b", user={"tokenFile": "keys/token"}
+        )
         (tmp_path / "b" / "keys").mkdir()
         (tmp_path / "b" / "keys" / "token").write_text("from-b")
         files = f"{tmp_path}/a/config:{tmp_path}/b/config"
-        found = credentials.load(environ={"KUBECONFIG": files})
-        assert await found.headers() == {"Authorization": "Bearer from-b"}
+        login = credentials.load(environ={"KUBECONFIG": files})
+        assert await login.headers() == {"Authorization": "Bearer from-b"}
 
 
 NULLS = """
@@ -205,8 +211,8 @@ UNUSABLE: dict[str, tuple[dict[str, object], dict[str, object], str]] = {
     ),
     "impersonation": ({"server": LAB}, {"as": "admin"}, "user 'lab' in .*: as is not supported"),
     "auth provider": ({"server": LAB}, {"auth-provider": {"name": "oidc"}}, "use an exec plugin"),
-    "no server": ({}, {}, "server '' is no address; write it as https"),
-    "server without scheme": ({"server": "lab:6443"}, {}, "server 'lab:6443' is no address"),
+    "no server": ({}, {}, "server '' is not an address; write it as https"),
+    "server without scheme": ({"server": "lab:6443"}, {}, "server 'lab:6443' is not an address"),
     "CA is not there": (
         {"server": LAB, "certificate-authority": "ca.crt"},
         {},
@@ -220,7 +226,7 @@ UNUSABLE: dict[str, tuple[dict[str, object], dict[str, object], str]] = {
     "CA is no certificate": (
         {"server": LAB, "certificate-authority-data": "aGVsbG8="},
         {},
-        "certificate-authority holds no certificate",
+        "certificate-authority contains no certificate",
     ),
     "CA and no check": (
         {"server": LAB, "certificate-authority-data": "aGVsbG8=", "insecure-skip-tls-verify": True},
@@ -245,7 +251,7 @@ UNUSABLE: dict[str, tuple[dict[str, object], dict[str, object], str]] = {
 def test_what_cannot_be_used(tmp_path: pathlib.Path, case: str) -> None:
     """The error names where it stands, the field, and what to do; never the secret."""
     cluster, user, message = UNUSABLE[case]
-    file = making.kubeconfig(tmp_path / "config", cluster=cluster, user=user)
+    file = kubeconfigs.kubeconfig(tmp_path / "config", cluster=cluster, user=user)
 
     with pytest.raises(errors.CredentialsError, match=message) as raised:
         load(str(file))
@@ -258,10 +264,10 @@ def test_what_cannot_be_used(tmp_path: pathlib.Path, case: str) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("users: [{name: u, user: {token: s3cret: x}}]", "no YAML at line 1"),
+        ("users: [{name: u, user: {token: s3cret: x}}]", "line 1 is not YAML"),
         ("users: [{name: u, user: {token: [s3cret]}}]", r"Expected `str`, got `array` - at `\$.us"),
         ("- s3cret", "Expected `object`, got `array`"),
-        ("\x00s3cret", "no YAML"),
+        ("\x00s3cret", "it is not YAML"),
     ],
 )
 def test_what_is_no_kubeconfig(tmp_path: pathlib.Path, content: str, message: str) -> None:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from partage.kube import backoff
-from tests.kube import making
+from tests.kube import api_clients
 
 
 def test_they_double_up_to_a_bound() -> None:
@@ -27,7 +27,7 @@ def test_chance_shortens_them_by_half_at_most(chance: float) -> None:
 
 def test_a_calm_time_makes_them_short_again() -> None:
     """A success that fails at once does not, or a broken server would be asked in a tight loop."""
-    time = making.QuickTime()
+    time = api_clients.QuickTime()
     delays = backoff.Backoff(clock=time.clock, chance=lambda: 1.0)
     assert [delays.after_failure_s() for _ in range(3)] == [0.5, 1.0, 2.0]
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from partage.kube import api, events
-from tests.kube import scripted
+from tests.kube import scripted_server
 
 NOW = dt.datetime(2026, 3, 1, 12, 30, 59, 999_999, tzinfo=dt.UTC)
 POD = events.About("Pod", "web", "uid-1", "lab")
@@ -17,25 +17,25 @@ NODE = events.About("Node", "gpu-1", "gpu-1")
 
 
 @pytest.fixture
-def told(client: api.Api, server: scripted.Server) -> events.Events:
+def writer(client: api.Api, server: scripted_server.Server) -> events.Events:
     """Events of an agent; the server takes them all."""
-    server.respond = lambda _: scripted.Answer(status=201)
+    server.respond = lambda _: scripted_server.Answer(status=201)
     return events.Events(client, "partage-agent", "gpu-1", now=lambda: NOW)
 
 
-def bodies(server: scripted.Server) -> list[Any]:
+def bodies(server: scripted_server.Server) -> list[Any]:
     """What was written."""
-    return [json.loads(asked.body) for asked in server.requests]
+    return [json.loads(request.body) for request in server.requests]
 
 
 async def test_an_event_is_what_kubernetes_asks_for(
-    told: events.Events, server: scripted.Server
+    writer: events.Events, server: scripted_server.Server
 ) -> None:
     """In the namespace of its object, with a name of its own."""
-    await told.tell(POD, "CardUnhealthy", "card 0 is sick")
+    await writer.tell(POD, "CardUnhealthy", "card 0 is unhealthy")
 
-    [asked] = server.requests
-    assert (asked.verb, asked.path) == ("POST", "/api/v1/namespaces/lab/events")
+    [request] = server.requests
+    assert (request.verb, request.path) == ("POST", "/api/v1/namespaces/lab/events")
     [event] = bodies(server)
     name = event["metadata"].pop("name")
     assert name.startswith("web.")
@@ -49,7 +49,7 @@ async def test_an_event_is_what_kubernetes_asks_for(
             "apiVersion": "v1",
         },
         "reason": "CardUnhealthy",
-        "message": "card 0 is sick",
+        "message": "card 0 is unhealthy",
         "type": "Warning",
         "source": {"component": "partage-agent", "host": "gpu-1"},
         "firstTimestamp": "2026-03-01T12:30:59Z",
@@ -59,10 +59,10 @@ async def test_an_event_is_what_kubernetes_asks_for(
 
 
 async def test_what_has_no_namespace_is_told_in_the_default_one(
-    told: events.Events, server: scripted.Server
+    writer: events.Events, server: scripted_server.Server
 ) -> None:
     """There `kubectl describe node` looks."""
-    await told.tell(NODE, "CardRecovered", "well", kind=events.NORMAL)
+    await writer.tell(NODE, "CardRecovered", "well", kind=events.NORMAL)
     assert server.requests[0].path == "/api/v1/namespaces/default/events"
     [event] = bodies(server)
     assert event["metadata"]["namespace"] == "default"
@@ -70,61 +70,65 @@ async def test_what_has_no_namespace_is_told_in_the_default_one(
     assert event["type"] == "Normal"
 
 
-async def test_the_same_words_are_told_once(told: events.Events, server: scripted.Server) -> None:
+async def test_the_same_words_are_told_once(
+    writer: events.Events, server: scripted_server.Server
+) -> None:
     """To each object, for each reason; other words are news."""
     for _ in range(3):
-        await told.tell(POD, "A", "x")
-        await told.tell(NODE, "A", "x")
-        await told.tell(POD, "B", "x")
-        await told.tell(POD, "A", "y")
+        await writer.tell(POD, "A", "x")
+        await writer.tell(NODE, "A", "x")
+        await writer.tell(POD, "B", "x")
+        await writer.tell(POD, "A", "y")
     assert len(server.requests) == 4
     names = [event["metadata"]["name"] for event in bodies(server)]
     assert len(set(names)) == 4
 
 
 async def test_what_was_forgotten_may_be_told_again(
-    told: events.Events, server: scripted.Server
+    writer: events.Events, server: scripted_server.Server
 ) -> None:
     """Of this object only."""
     for _ in range(2):
-        await told.tell(POD, "A", "x")
-        await told.tell(NODE, "A", "x")
-        told.forget(POD)
+        await writer.tell(POD, "A", "x")
+        await writer.tell(NODE, "A", "x")
+        writer.forget(POD)
     kinds = [event["involvedObject"]["kind"] for event in bodies(server)]
     assert kinds == ["Pod", "Node", "Pod"]
 
 
-async def test_long_words_are_cut(told: events.Events, server: scripted.Server) -> None:
+async def test_long_words_are_cut(writer: events.Events, server: scripted_server.Server) -> None:
     """Kubernetes takes no more than 1024 characters, and refuses the event otherwise."""
-    await told.tell(POD, "A", "x" * 5000)
+    await writer.tell(POD, "A", "x" * 5000)
     assert bodies(server)[0]["message"] == "x" * 1024
 
 
-@pytest.mark.parametrize("step", [scripted.refusal(500, "InternalError"), scripted.Hangup()])
+@pytest.mark.parametrize(
+    "step", [scripted_server.refusal(500, "InternalError"), scripted_server.Hangup()]
+)
 async def test_a_server_that_does_not_take_it_is_no_failure(
-    told: events.Events,
-    server: scripted.Server,
-    step: scripted.Step,
+    writer: events.Events,
+    server: scripted_server.Server,
+    step: scripted_server.Step,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The words are in the log; and it was not told, so it may be told later."""
-    steps = iter([step, scripted.Answer(status=201)])
+    steps = iter([step, scripted_server.Answer(status=201)])
     server.respond = lambda _: next(steps)
-    await told.tell(POD, "A", "these words")
-    assert "A about Pod web: these words" in caplog.text
-    await told.tell(POD, "A", "these words")
+    await writer.tell(POD, "A", "these words")
+    assert "the event A of Pod web could not be written" in caplog.text
+    await writer.tell(POD, "A", "these words")
     assert len(server.requests) == 2
 
 
 async def test_what_is_remembered_is_bounded(
-    told: events.Events, server: scripted.Server, monkeypatch: pytest.MonkeyPatch
+    writer: events.Events, server: scripted_server.Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Pods come and go for years; the oldest words are forgotten first."""
     monkeypatch.setattr(events, "_REMEMBERED", 3)
     for number in range(10):
-        await told.tell(POD, "A", str(number))
-    assert len(told._told) == 3
+        await writer.tell(POD, "A", str(number))
+    assert len(writer._written) == 3
     server.requests.clear()
     for number in (9, 8, 7, 6):
-        await told.tell(POD, "A", str(number))
+        await writer.tell(POD, "A", str(number))
     assert [event["message"] for event in bodies(server)] == ["6"]

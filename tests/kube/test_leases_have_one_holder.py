@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.kube import candidates, scripted
-from tests.kube.candidates import leads
+from tests.kube import lease_candidates, scripted_server
+from tests.kube.lease_candidates import leads
 
 HELD_BY_ANOTHER = {
     "holderIdentity": "another",
@@ -21,7 +21,7 @@ def lease_of(spec: dict[str, object]) -> dict[str, object]:
     return {"metadata": {"name": "scheduler", "labels": {"app": "x"}}, "spec": dict(spec)}
 
 
-async def test_the_first_makes_the_lease(stage: candidates.Stage) -> None:
+async def test_the_first_makes_the_lease(stage: lease_candidates.Stage) -> None:
     """With all that other programs expect in it."""
     async with stage.competing("a") as a:
         assert leads(a)
@@ -38,13 +38,13 @@ async def test_the_first_makes_the_lease(stage: candidates.Stage) -> None:
             "leaseTransitions": 0,
         },
     }
-    assert [(asked.verb, asked.path) for asked in stage.server.requests] == [
-        ("GET", candidates.PATH),
-        ("POST", candidates.FOLDER),
+    assert [(request.verb, request.path) for request in stage.server.requests] == [
+        ("GET", lease_candidates.PATH),
+        ("POST", lease_candidates.FOLDER),
     ]
 
 
-async def test_it_is_renewed_every_other_second(stage: candidates.Stage) -> None:
+async def test_it_is_renewed_every_other_second(stage: lease_candidates.Stage) -> None:
     """With one request each, and without becoming another's."""
     async with stage.competing("a") as a:
         await stage.time.pass_s(2.0)
@@ -59,7 +59,7 @@ async def test_it_is_renewed_every_other_second(stage: candidates.Stage) -> None
     assert stage.keeper.spec["leaseTransitions"] == 0
 
 
-async def test_others_wait_as_long_as_it_is_renewed(stage: candidates.Stage) -> None:
+async def test_others_wait_as_long_as_it_is_renewed(stage: lease_candidates.Stage) -> None:
     """For ever, if need be."""
     async with stage.competing("a") as a, stage.competing("b") as b:
         await stage.time.pass_s(120.0)
@@ -67,7 +67,7 @@ async def test_others_wait_as_long_as_it_is_renewed(stage: candidates.Stage) -> 
         assert not leads(b)
 
 
-async def test_a_lease_that_is_not_renewed_is_taken_over(stage: candidates.Stage) -> None:
+async def test_a_lease_that_is_not_renewed_is_taken_over(stage: lease_candidates.Stage) -> None:
     """When it has been seen unchanged for its whole duration, and not a moment sooner."""
     b = await stage.candidate("b")
     async with stage.competing("a"):
@@ -85,7 +85,7 @@ async def test_a_lease_that_is_not_renewed_is_taken_over(stage: candidates.Stage
     assert stage.keeper.spec["acquireTime"] == stage.keeper.spec["renewTime"]
 
 
-async def test_clocks_of_others_do_not_count(stage: candidates.Stage) -> None:
+async def test_clocks_of_others_do_not_count(stage: lease_candidates.Stage) -> None:
     """A record that says it is years old may be of a holder whose clock is wrong."""
     stage.keeper.store(lease_of(HELD_BY_ANOTHER))
     async with stage.competing("a") as a:
@@ -97,8 +97,8 @@ async def test_clocks_of_others_do_not_count(stage: candidates.Stage) -> None:
     assert stage.keeper.spec["leaseTransitions"] == 4
 
 
-async def test_a_longer_duration_of_the_holder_counts(stage: candidates.Stage) -> None:
-    """He relies on what he wrote, not on our settings."""
+async def test_a_longer_duration_of_the_holder_counts(stage: lease_candidates.Stage) -> None:
+    """The holder relies on what it wrote, not on our settings."""
     stage.keeper.store(lease_of({**HELD_BY_ANOTHER, "leaseDurationSeconds": 60}))
     async with stage.competing("a") as a:
         await stage.time.pass_s(59.0)
@@ -109,7 +109,7 @@ async def test_a_longer_duration_of_the_holder_counts(stage: candidates.Stage) -
 
 @pytest.mark.parametrize("spec", [{}, {"holderIdentity": ""}, {"holderIdentity": None}])
 async def test_a_lease_of_nobody_is_taken_at_once(
-    stage: candidates.Stage, spec: dict[str, object]
+    stage: lease_candidates.Stage, spec: dict[str, object]
 ) -> None:
     """However that is written."""
     stage.keeper.store(lease_of(spec))
@@ -117,14 +117,14 @@ async def test_a_lease_of_nobody_is_taken_at_once(
         assert leads(a)
 
 
-async def test_a_lease_that_was_given_back_is_given(stage: candidates.Stage) -> None:
+async def test_a_lease_that_was_given_back_is_given(stage: lease_candidates.Stage) -> None:
     """All work of the holder before is done."""
     stage.keeper.store(lease_of({"holderIdentity": ""}))
     async with stage.competing("a") as a:
         assert a.given
 
 
-async def test_a_lease_that_was_deleted_is_not_given(stage: candidates.Stage) -> None:
+async def test_a_lease_that_was_deleted_is_not_given(stage: lease_candidates.Stage) -> None:
     """Somebody may have led meanwhile, and their work may be under way."""
     stage.keeper.store(lease_of({"holderIdentity": ""}))
     async with stage.competing("a") as a:
@@ -134,7 +134,7 @@ async def test_a_lease_that_was_deleted_is_not_given(stage: candidates.Stage) ->
         assert not a.given
 
 
-async def test_a_lease_that_expired_is_not_given(stage: candidates.Stage) -> None:
+async def test_a_lease_that_expired_is_not_given(stage: lease_candidates.Stage) -> None:
     """Its holder did not say that its work was done."""
     stage.keeper.store(lease_of(HELD_BY_ANOTHER))
     async with stage.competing("b") as b:
@@ -143,7 +143,7 @@ async def test_a_lease_that_expired_is_not_given(stage: candidates.Stage) -> Non
         assert not b.given
 
 
-async def test_what_others_wrote_on_it_stays(stage: candidates.Stage) -> None:
+async def test_what_others_wrote_on_it_stays(stage: lease_candidates.Stage) -> None:
     """Labels are not ours to remove."""
     stage.keeper.store(lease_of({}))
     async with stage.competing("a"):
@@ -153,7 +153,7 @@ async def test_what_others_wrote_on_it_stays(stage: candidates.Stage) -> None:
     assert stage.keeper.stored["metadata"]["labels"] == {"app": "x"}
 
 
-async def test_of_many_at_once_one_wins(stage: candidates.Stage) -> None:
+async def test_of_many_at_once_one_wins(stage: lease_candidates.Stage) -> None:
     """The writes of the others carry a version that is gone."""
     stage.keeper.store(lease_of({}))
     crowd = [await stage.candidate(f"c{i}") for i in range(5)]
@@ -168,7 +168,7 @@ async def test_of_many_at_once_one_wins(stage: candidates.Stage) -> None:
 class TestReleasing:
     """Who leaves in order gives the lease back."""
 
-    async def test_another_takes_over_at_once(self, stage: candidates.Stage) -> None:
+    async def test_another_takes_over_at_once(self, stage: lease_candidates.Stage) -> None:
         """Without waiting for the duration."""
         async with stage.competing("a") as a:
             await stage.time.pass_s(4.0)
@@ -180,21 +180,21 @@ class TestReleasing:
             await stage.time.pass_s(2.0)
             assert leads(b)
 
-    async def test_it_stops_leading_first(self, stage: candidates.Stage) -> None:
+    async def test_it_stops_leading_first(self, stage: lease_candidates.Stage) -> None:
         """Before the server hears of it, so that there are never two."""
         async with stage.competing("a") as a:
             pass
         seen: list[bool] = []
 
-        def respond(asked: scripted.Request) -> scripted.Step:
+        def respond(request: scripted_server.Request) -> scripted_server.Step:
             seen.append(a.leading or a.acquired.is_set())
-            return stage.keeper.respond(asked)
+            return stage.keeper.respond(request)
 
         stage.server.respond = respond
         await a.release()
         assert seen == [False, False]
 
-    async def test_what_is_anothers_is_left_alone(self, stage: candidates.Stage) -> None:
+    async def test_what_is_anothers_is_left_alone(self, stage: lease_candidates.Stage) -> None:
         """A release that comes late gives back nothing."""
         async with stage.competing("a") as a:
             pass
@@ -203,10 +203,15 @@ class TestReleasing:
         assert stage.keeper.spec == HELD_BY_ANOTHER
 
     @pytest.mark.parametrize(
-        "outage", [scripted.Hangup(), scripted.refusal(500, "InternalError")], ids=["gone", "500"]
+        "outage",
+        [scripted_server.Hangup(), scripted_server.refusal(500, "InternalError")],
+        ids=["gone", "500"],
     )
     async def test_it_does_not_fail(
-        self, stage: candidates.Stage, outage: scripted.Step, caplog: pytest.LogCaptureFixture
+        self,
+        stage: lease_candidates.Stage,
+        outage: scripted_server.Step,
+        caplog: pytest.LogCaptureFixture,
     ) -> None:
         """A shutdown goes on; the lease then expires by itself."""
         async with stage.competing("a") as a:
@@ -214,4 +219,4 @@ class TestReleasing:
         stage.keeper.outage = outage
         await a.release()
         assert not leads(a)
-        assert "was not given back and expires" in caplog.text
+        assert "was not given back, so it lasts until it expires" in caplog.text

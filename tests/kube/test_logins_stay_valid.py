@@ -11,8 +11,9 @@ import stat
 import msgspec
 import pytest
 
-from partage.kube import credentials, errors, kubeconfig, logins
-from tests.kube import making
+from partage.kube import errors
+from partage.kube.auth import credentials, kubeconfig, logins
+from tests.kube import api_clients, kubeconfigs
 
 V1 = "client.authentication.k8s.io/v1"
 NOON = dt.datetime(2026, 5, 1, 12, 0, tzinfo=dt.UTC)
@@ -32,7 +33,7 @@ async def test_what_a_kubeconfig_holds(
 ) -> None:
     """It becomes the header of each request."""
     (tmp_path / "token").write_text("from-file\n")
-    file = making.kubeconfig(tmp_path / "config", user=user)
+    file = kubeconfigs.kubeconfig(tmp_path / "config", user=user)
 
     assert await credentials.load(str(file)).headers() == {"Authorization": header}
 
@@ -42,7 +43,7 @@ class TestTokenFiles:
 
     async def test_it_is_read_again_every_minute(self, tmp_path: pathlib.Path) -> None:
         """And not for every request."""
-        time, file = making.QuickTime(), tmp_path / "token"
+        time, file = api_clients.QuickTime(), tmp_path / "token"
         file.write_text("one")
         login = logins.TokenFile(file, clock=time.clock)
         assert await login.headers() == {"Authorization": "Bearer one"}
@@ -66,7 +67,7 @@ class TestTokenFiles:
 
     async def test_a_file_that_is_away_for_a_moment(self, tmp_path: pathlib.Path) -> None:
         """The token that was read may still hold; a new one is taken as soon as it is there."""
-        time, file = making.QuickTime(), tmp_path / "token"
+        time, file = api_clients.QuickTime(), tmp_path / "token"
         file.write_text("one")
         login = logins.TokenFile(file, clock=time.clock)
         await login.headers()
@@ -262,13 +263,13 @@ class TestPlugins:
         """A path with a slash is relative to the kubeconfig, a name is looked for on the PATH."""
         plugin.prints(token="abc")
         user = {"exec": {"apiVersion": V1, "command": "./login", "args": None, "env": None}}
-        file = making.kubeconfig(plugin.folder / "config", user=user)
+        file = kubeconfigs.kubeconfig(plugin.folder / "config", user=user)
 
-        found = credentials.load(str(file), environ={"PATH": "/usr/bin:/bin"})
-        assert await found.headers() == {"Authorization": "Bearer abc"}
+        login = credentials.load(str(file), environ={"PATH": "/usr/bin:/bin"})
+        assert await login.headers() == {"Authorization": "Bearer abc"}
 
     async def test_what_it_is_told_of_the_cluster(
-        self, plugin: Plugin, certificates: making.Certificates
+        self, plugin: Plugin, certificates: kubeconfigs.Certificates
     ) -> None:
         """All that is needed to reach it, and what the kubeconfig holds for plugins."""
         plugin.prints(token="abc")
@@ -280,14 +281,16 @@ class TestPlugins:
             "extensions": [extension],
         }
         exec_ = {"apiVersion": V1, "command": str(plugin.program), "provideClusterInfo": True}
-        file = making.kubeconfig(plugin.folder / "config", cluster=cluster, user={"exec": exec_})
+        file = kubeconfigs.kubeconfig(
+            plugin.folder / "config", cluster=cluster, user={"exec": exec_}
+        )
         await credentials.load(str(file)).headers()
 
         info = msgspec.json.decode((plugin.folder / "info").read_bytes())
         assert info["spec"]["cluster"] == {
             "server": "https://lab",
             "tls-server-name": "kube.test",
-            "certificate-authority-data": making.base64_of(certificates.authority),
+            "certificate-authority-data": kubeconfigs.base64_of(certificates.authority),
             "config": {"audience": "x"},
         }
 
@@ -295,7 +298,7 @@ class TestPlugins:
         ("settings", "message"),
         [
             ({"apiVersion": f"{V1}alpha1"}, "apiVersion .* is not supported"),
-            ({"interactiveMode": "Always"}, "wants a terminal"),
+            ({"interactiveMode": "Always"}, "needs a terminal"),
         ],
     )
     def test_what_we_cannot_give_it(

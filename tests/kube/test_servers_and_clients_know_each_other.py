@@ -9,37 +9,38 @@ import subprocess
 import msgspec
 import pytest
 
-from partage.kube import api, credentials, errors, tls
-from tests.kube import making, scripted
+from partage.kube import api, errors
+from partage.kube.auth import credentials, tls
+from tests.kube import kubeconfigs, scripted_server, things
 
 CLIENT = ((("commonName", "client"),),)
 
 
-def server_of(certificates: making.Certificates) -> scripted.Server:
+def server_of(certificates: kubeconfigs.Certificates) -> scripted_server.Server:
     """A TLS server that asks for client certificates, as API servers do, and answers each call."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificates.folder / "server.crt", certificates.folder / "server.key")
     context.load_verify_locations(certificates.authority)
     context.verify_mode = ssl.CERT_OPTIONAL
-    server = scripted.Server(tls=context)
-    server.respond = lambda _: scripted.Answer(making.thing("a"))
+    server = scripted_server.Server(tls=context)
+    server.respond = lambda _: scripted_server.Answer(things.thing("a"))
     return server
 
 
 async def call(file: pathlib.Path) -> None:
     """One request with the credentials of a kubeconfig."""
     async with api.Api(credentials.load(str(file))) as client:
-        await client.get(making.PATH, making.Thing)
+        await client.get(things.PATH, things.Thing)
 
 
 async def test_certificates_in_files(
-    tmp_path: pathlib.Path, certificates: making.Certificates
+    tmp_path: pathlib.Path, certificates: kubeconfigs.Certificates
 ) -> None:
     """Paths of authority, client certificate and key."""
     folder = certificates.folder
     async with server_of(certificates) as server:
         await call(
-            making.kubeconfig(
+            kubeconfigs.kubeconfig(
                 tmp_path / "config",
                 cluster={"server": server.url, "certificate-authority": str(folder / "ca.crt")},
                 user={
@@ -52,19 +53,19 @@ async def test_certificates_in_files(
 
 
 async def test_certificates_as_data(
-    tmp_path: pathlib.Path, certificates: making.Certificates
+    tmp_path: pathlib.Path, certificates: kubeconfigs.Certificates
 ) -> None:
     """The key goes from the kubeconfig into memory; no file of it is left open or lying about."""
     folder = certificates.folder
     async with server_of(certificates) as server:
-        authority = making.base64_of(folder / "ca.crt")
+        authority = kubeconfigs.base64_of(folder / "ca.crt")
         await call(
-            making.kubeconfig(
+            kubeconfigs.kubeconfig(
                 tmp_path / "config",
                 cluster={"server": server.url, "certificate-authority-data": authority},
                 user={
-                    "client-certificate-data": making.base64_of(folder / "client.crt"),
-                    "client-key-data": making.base64_of(folder / "client.key"),
+                    "client-certificate-data": kubeconfigs.base64_of(folder / "client.crt"),
+                    "client-key-data": kubeconfigs.base64_of(folder / "client.key"),
                 },
             )
         )
@@ -73,16 +74,16 @@ async def test_certificates_as_data(
 
 
 async def test_a_server_of_another_authority(
-    tmp_path: pathlib.Path, certificates: making.Certificates
+    tmp_path: pathlib.Path, certificates: kubeconfigs.Certificates
 ) -> None:
     """It is not spoken to: nothing has been sent."""
-    stranger = making.Certificates(tmp_path / "stranger")
+    stranger = kubeconfigs.Certificates(tmp_path / "stranger")
     async with server_of(certificates) as server:
-        file = making.kubeconfig(
+        file = kubeconfigs.kubeconfig(
             tmp_path / "config",
             cluster={"server": server.url, "certificate-authority": str(stranger.authority)},
         )
-        with pytest.raises(errors.Unreachable, match="certificate verify failed") as raised:
+        with pytest.raises(errors.Unreachable, match="its certificate is not trusted") as raised:
             await call(file)
 
     assert not raised.value.sent
@@ -90,35 +91,35 @@ async def test_a_server_of_another_authority(
 
 
 async def test_a_server_of_another_name(
-    tmp_path: pathlib.Path, certificates: making.Certificates
+    tmp_path: pathlib.Path, certificates: kubeconfigs.Certificates
 ) -> None:
     """The certificate is for 127.0.0.1, not for localhost; tls-server-name says what to expect."""
     async with server_of(certificates) as server:
         url = server.url.replace("127.0.0.1", "localhost")
         cluster = {"server": url, "certificate-authority": str(certificates.authority)}
-        with pytest.raises(errors.Unreachable, match="certificate verify failed"):
-            await call(making.kubeconfig(tmp_path / "1", cluster=cluster))
+        with pytest.raises(errors.Unreachable, match="its certificate is not trusted"):
+            await call(kubeconfigs.kubeconfig(tmp_path / "1", cluster=cluster))
         wrong = {**cluster, "tls-server-name": "other.test"}
-        with pytest.raises(errors.Unreachable, match="certificate verify failed"):
-            await call(making.kubeconfig(tmp_path / "2", cluster=wrong))
+        with pytest.raises(errors.Unreachable, match="its certificate is not trusted"):
+            await call(kubeconfigs.kubeconfig(tmp_path / "2", cluster=wrong))
         right = {**cluster, "tls-server-name": "kube.test"}
-        await call(making.kubeconfig(tmp_path / "3", cluster=right))
+        await call(kubeconfigs.kubeconfig(tmp_path / "3", cluster=right))
 
 
 async def test_a_server_that_nobody_vouches_for(
-    tmp_path: pathlib.Path, certificates: making.Certificates
+    tmp_path: pathlib.Path, certificates: kubeconfigs.Certificates
 ) -> None:
     """It is spoken to only if the kubeconfig says so."""
     async with server_of(certificates) as server:
         cluster: dict[str, object] = {"server": server.url}
-        with pytest.raises(errors.Unreachable, match="certificate verify failed"):
-            await call(making.kubeconfig(tmp_path / "1", cluster=cluster))
+        with pytest.raises(errors.Unreachable, match="its certificate is not trusted"):
+            await call(kubeconfigs.kubeconfig(tmp_path / "1", cluster=cluster))
         cluster["insecure-skip-tls-verify"] = True
-        await call(making.kubeconfig(tmp_path / "2", cluster=cluster))
+        await call(kubeconfigs.kubeconfig(tmp_path / "2", cluster=cluster))
 
 
 async def test_a_plugin_may_hand_out_a_certificate(
-    tmp_path: pathlib.Path, certificates: making.Certificates
+    tmp_path: pathlib.Path, certificates: kubeconfigs.Certificates
 ) -> None:
     """A renewed one is shown on a new connection, while the same one keeps the old."""
     certificates.issue("second")
@@ -127,17 +128,17 @@ async def test_a_plugin_may_hand_out_a_certificate(
     program.chmod(0o700)
     version = "client.authentication.k8s.io/v1"
     async with server_of(certificates) as server:
-        file = making.kubeconfig(
+        file = kubeconfigs.kubeconfig(
             tmp_path / "config",
             cluster={"server": server.url, "certificate-authority": str(certificates.authority)},
             user={"exec": {"apiVersion": version, "command": str(program)}},
         )
-        known = credentials.load(str(file))
-        async with api.Api(known) as client:
+        login = credentials.load(str(file))
+        async with api.Api(login) as client:
             for name in ("client", "client", "second"):
                 _hand_out(tmp_path / "credential", certificates.folder / name, version)
-                known.forget()
-                await client.get(making.PATH, making.Thing)
+                login.forget()
+                await client.get(things.PATH, things.Thing)
 
     names = [_subject(server, i)[0][0][1] for i in range(3)]
     assert names == ["client", "client", "second"]
@@ -145,7 +146,7 @@ async def test_a_plugin_may_hand_out_a_certificate(
 
 
 def test_a_key_with_a_pass_phrase(
-    tmp_path: pathlib.Path, certificates: making.Certificates
+    tmp_path: pathlib.Path, certificates: kubeconfigs.Certificates
 ) -> None:
     """Nobody is asked for it on the terminal."""
     locked = tmp_path / "locked.key"
@@ -160,7 +161,7 @@ def test_a_key_with_a_pass_phrase(
         tls.context(tls.Trust(), tls.Pair(certificate, locked.read_bytes(), "user 'lab'"))
 
 
-def test_a_key_of_another_certificate(certificates: making.Certificates) -> None:
+def test_a_key_of_another_certificate(certificates: kubeconfigs.Certificates) -> None:
     """The error says that they do not belong together, and does not show them."""
     certificate = (certificates.folder / "client.crt").read_bytes()
     key = (certificates.folder / "server.key").read_bytes()
@@ -170,7 +171,9 @@ def test_a_key_of_another_certificate(certificates: making.Certificates) -> None
     assert "KEY" not in repr(tls.Pair(certificate, key, "user 'lab'"))
 
 
-def _subject(server: scripted.Server, at: int = -1) -> tuple[tuple[tuple[str, str], ...], ...]:
+def _subject(
+    server: scripted_server.Server, at: int = -1
+) -> tuple[tuple[tuple[str, str], ...], ...]:
     certificate = server.certificates[at]
     assert isinstance(certificate, dict)
     return msgspec.convert(certificate["subject"], tuple[tuple[tuple[str, str], ...], ...])

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from partage.kube import reflector
-from tests.kube import making, scripted
+from partage.kube.reflection import reflector
+from tests.kube import api_clients, scripted_server, things
 
 NAMES = st.sampled_from(["a", "b", "c", "d", "e"])
 DEEDS = st.one_of(
@@ -29,20 +29,20 @@ class Store:
         self._history: list[tuple[int, dict[str, object]]] = []
         self._forgotten = 0  # the newest version that is no longer kept
         self._lists: dict[int, list[dict[str, object]]] = {}
-        self._open: list[scripted.Watch] = []
+        self._open: list[scripted_server.Watch] = []
 
     def put(self, name: str) -> None:
         """Add or change an object."""
         self.version += 1
         kind = "MODIFIED" if name in self.sizes else "ADDED"
         self.sizes[name] = self.version
-        self._tell(making.event(kind, name, self.version, size=self.version))
+        self._tell(things.event(kind, name, self.version, size=self.version))
 
     def delete(self, name: str) -> None:
         """Delete an object."""
         if self.sizes.pop(name, None) is not None:
             self.version += 1
-            self._tell(making.event("DELETED", name, self.version))
+            self._tell(things.event("DELETED", name, self.version))
 
     def end(self) -> None:
         """All watches end in order."""
@@ -54,52 +54,54 @@ class Store:
 
     def expire(self) -> None:
         """All watches are told that they are too old."""
-        self._close(lambda watch: watch.send(making.failure(410, "Expired")).end())
+        self._close(lambda watch: watch.send(things.failure(410, "Expired")).end())
 
     def forget(self) -> None:
         """History and lists so far are gone, and all watches break."""
         self._history, self._lists, self._forgotten = [], {}, self.version
         self.crash()
 
-    def respond(self, asked: scripted.Request) -> scripted.Step:
+    def respond(self, request: scripted_server.Request) -> scripted_server.Step:
         """Answer like an API server."""
-        if "sendInitialEvents" in asked.query:
-            return self._stream() if self._streams else scripted.refusal(422, "Invalid")
-        if "watch" in asked.query:
-            return self._watch(int(asked.query["resourceVersion"]))
-        return self._page(asked.query.get("continue", ""))
+        if "sendInitialEvents" in request.query:
+            return self._stream() if self._streams else scripted_server.refusal(422, "Invalid")
+        if "watch" in request.query:
+            return self._watch(int(request.query["resourceVersion"]))
+        return self._page(request.query.get("continue", ""))
 
-    def _stream(self) -> scripted.Watch:
-        added = (making.event("ADDED", name, v, size=v) for name, v in self.sizes.items())
-        return self._opened(scripted.Watch(*added, making.end_of_list(self.version)))
+    def _stream(self) -> scripted_server.Watch:
+        added = (things.event("ADDED", name, v, size=v) for name, v in self.sizes.items())
+        return self._opened(scripted_server.Watch(*added, things.end_of_list(self.version)))
 
-    def _watch(self, version: int) -> scripted.Step:
+    def _watch(self, version: int) -> scripted_server.Step:
         if version < self._forgotten:
-            return scripted.refusal(410, "Expired")
-        return self._opened(scripted.Watch(*(event for v, event in self._history if v > version)))
+            return scripted_server.refusal(410, "Expired")
+        return self._opened(
+            scripted_server.Watch(*(event for v, event in self._history if v > version))
+        )
 
-    def _page(self, token: str) -> scripted.Step:
+    def _page(self, token: str) -> scripted_server.Step:
         """Two objects at a time, all as of the version of the first page."""
         version, at = map(int, token.split(":")) if token else (self.version, 0)
         if not token:
-            self._lists[version] = [making.thing(n, v, size=v) for n, v in self.sizes.items()]
+            self._lists[version] = [things.thing(n, v, size=v) for n, v in self.sizes.items()]
         items = self._lists.get(version)
         if items is None:
-            return scripted.refusal(410, "Expired")
+            return scripted_server.refusal(410, "Expired")
         following = f"{version}:{at + 2}" if len(items) > at + 2 else ""
         meta = {"resourceVersion": str(version), "continue": following}
-        return scripted.Answer({"metadata": meta, "items": items[at : at + 2]})
+        return scripted_server.Answer({"metadata": meta, "items": items[at : at + 2]})
 
     def _tell(self, event: dict[str, object]) -> None:
         self._history.append((self.version, event))
         for watch in self._open:
             watch.send(event)
 
-    def _opened(self, watch: scripted.Watch) -> scripted.Watch:
+    def _opened(self, watch: scripted_server.Watch) -> scripted_server.Watch:
         self._open.append(watch)
         return watch
 
-    def _close(self, how: Callable[[scripted.Watch], object]) -> None:
+    def _close(self, how: Callable[[scripted_server.Watch], object]) -> None:
         for watch in self._open:
             how(watch)
         self._open.clear()
@@ -113,16 +115,16 @@ def test_whatever_happens(deeds: list[tuple[str, str]], streams: bool) -> None:
 
 
 async def _play(deeds: list[tuple[str, str]], *, streams: bool) -> None:
-    store, shelf = Store(streams=streams), making.Shelf("never there")
-    async with scripted.Server() as server, making.connected(server) as client:
+    store, shelf = Store(streams=streams), things.Shelf("never there")
+    async with scripted_server.Server() as server, api_clients.connected(server) as client:
         server.respond = store.respond
-        async with making.reflecting(client, shelf, making.QuickTime()) as made:
+        async with api_clients.reflecting(client, shelf, api_clients.QuickTime()) as made:
             for deed, name in deeds:
                 await _do(deed, name, store, made)
-            await scripted.until(lambda: made.synced.is_set() and shelf.sizes == store.sizes)
+            await scripted_server.until(lambda: made.synced.is_set() and shelf.sizes == store.sizes)
 
 
-async def _do(deed: str, name: str, store: Store, made: reflector.Reflector[making.Thing]) -> None:
+async def _do(deed: str, name: str, store: Store, made: reflector.Reflector[things.Thing]) -> None:
     if deed == "rest":
         await asyncio.sleep(0.002)  # long enough for a request, mostly
     elif deed == "relist":

@@ -8,8 +8,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from partage.kube import api, credentials, errors
-from tests.kube import making, scripted
+from partage.kube import api, errors
+from partage.kube.auth import credentials
+from tests.kube import scripted_server, things
 
 
 class Keys:
@@ -30,13 +31,13 @@ class Keys:
 
 
 @contextlib.asynccontextmanager
-async def opening(key: str, keys: Keys) -> AsyncIterator[tuple[scripted.Server, api.Api]]:
+async def opening(key: str, keys: Keys) -> AsyncIterator[tuple[scripted_server.Server, api.Api]]:
     """A server that takes one key only, and a client that has others too."""
-    refused = scripted.refusal(401, "Unauthorized")
-    granted = scripted.Answer(making.thing("a"))
-    async with scripted.Server() as server:
-        server.respond = lambda asked: (
-            granted if asked.headers["Authorization"] == f"Bearer {key}" else refused
+    refused = scripted_server.refusal(401, "Unauthorized")
+    granted = scripted_server.Answer(things.thing("a"))
+    async with scripted_server.Server() as server:
+        server.respond = lambda request: (
+            granted if request.headers["Authorization"] == f"Bearer {key}" else refused
         )
         async with api.Api(credentials.Credentials(server.url, login=keys)) as client:
             yield server, client
@@ -58,7 +59,7 @@ async def test_a_key_that_does_not_open_is_not_tried_for_ever() -> None:
     keys = Keys()
     async with opening("key-9", keys) as (server, client):
         with pytest.raises(errors.Unauthorized):
-            await client.delete(making.PATH)
+            await client.delete(things.PATH)
 
     assert len(server.requests) == 2
 
@@ -67,22 +68,22 @@ async def test_requests_at_the_same_time_renew_the_key_once() -> None:
     """The second one to be refused finds the new key that the first one made."""
     keys = Keys()
     async with opening("key-1", keys) as (_, client):
-        await asyncio.gather(*(client.delete(making.PATH) for _ in range(10)))
+        await asyncio.gather(*(client.delete(things.PATH) for _ in range(10)))
 
     assert keys.forgotten == 1
 
 
 async def _call(client: api.Api, verb: str) -> None:
-    path = making.PATH
+    path = things.PATH
     match verb:
         case "get":
-            await client.get(path, making.Thing)
+            await client.get(path, things.Thing)
         case "replace":
-            await client.replace(path, {}, making.Thing)
+            await client.replace(path, {}, things.Thing)
         case "delete":
             await client.delete(path)
         case "pages":
-            async for _ in client.pages(path, making.Thing):
+            async for _ in client.pages(path, things.Thing):
                 pass
         case "stream":
             async with client.stream(path):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from partage.kubelet import folders, listings, plugins, services
+from partage.kubelet import device_lists, plugin_folder, plugins, servicer
 from tests.kubelet import fake_kubelet
 
 
@@ -57,14 +57,14 @@ class Node:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.kubelet = fake_kubelet.FakeKubelet(path)
-        self.folder = folders.Folder(path)
+        self.folder = plugin_folder.Folder(path)
         self.handler = Recorder()
 
     def plugin(
         self,
         resource: str,
-        units: Sequence[listings.Unit],
-        handler: services.Handler | None = None,
+        units: Sequence[device_lists.Unit],
+        handler: servicer.Handler | None = None,
     ) -> plugins.Plugin:
         """A plugin of this node, not yet running."""
         return plugins.Plugin(resource, units, handler or self.handler, self.folder)

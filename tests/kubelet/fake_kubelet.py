@@ -89,8 +89,8 @@ class Endpoint:
             messages.AllocateRequest.SerializeToString,
             messages.AllocateResponse.FromString,
         )
-        one = messages.ContainerAllocateRequest(devices_ids=ids)
-        answer = await ask(messages.AllocateRequest(container_requests=[one]))
+        request = messages.ContainerAllocateRequest(devices_ids=ids)
+        answer = await ask(messages.AllocateRequest(container_requests=[request]))
         [container] = answer.container_responses
         return container
 
@@ -196,7 +196,7 @@ class FakeKubelet:
         return dict(self.counts)
 
     async def _run(self, endpoint: Endpoint) -> None:
-        """Listen to a plugin; whoever has the resource when this one goes is dropped with it."""
+        """Listen to a plugin; the holder of the resource when this one goes is dropped with it."""
         await endpoint.listen(self._said)
         last = self.endpoints.pop(endpoint.resource, None)
         self.counts[endpoint.resource] = frozenset()
@@ -217,7 +217,7 @@ class FakeLister:
         self.answer = answer
         self.allocatable = pod_resources_pb2.AllocatableResourcesResponse()
         self.refusals: list[grpc.StatusCode] = []
-        self.asked = 0
+        self.questions = 0
 
     @contextlib.asynccontextmanager
     async def serving(self, socket: Path) -> AsyncIterator[None]:
@@ -253,7 +253,7 @@ class FakeLister:
         return self.allocatable
 
     async def _refuse(self, context: Context) -> None:
-        self.asked += 1
+        self.questions += 1
         if self.refusals:
             await context.abort(self.refusals.pop(0), "rejected by rate limit")
 

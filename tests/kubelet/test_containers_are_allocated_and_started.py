@@ -9,8 +9,8 @@ import pytest
 from grpc import aio
 
 from partage.core import errors
-from partage.kubelet import services
-from partage.kubelet.listings import Unit
+from partage.kubelet import servicer
+from partage.kubelet.device_lists import Unit
 from partage.kubelet.wire import device_plugin_pb2 as messages
 from tests.kubelet import fake_kubelet
 from tests.kubelet.conftest import Node, device
@@ -44,7 +44,7 @@ async def test_allocate_does_not_fail_with_its_handler(
     async with node.running(node.plugin(GPU, [Unit("a")])):
         endpoint = await running_endpoint(node)
         answer = await endpoint.allocate(["a"])
-    assert [cdi.name for cdi in answer.cdi_devices] == [services.FAILED_DEVICE]
+    assert [cdi.name for cdi in answer.cdi_devices] == [servicer.FAILED_DEVICE]
     assert "no space left" in caplog.text
 
 
@@ -72,7 +72,7 @@ async def test_a_mistake_of_ours_stops_a_container_too(
             await endpoint.start_container(["a"])
     assert caught.value.code() is grpc.StatusCode.INTERNAL
     details = caught.value.details() or ""
-    assert details.startswith("a mistake of Partage (ZeroDivisionError('xxx")
+    assert details.startswith("internal error of Partage (ZeroDivisionError('xxx")
     assert len(details) == 1000
     assert "Traceback" in caplog.text
 
@@ -89,7 +89,8 @@ async def test_the_same_ids_are_made_ready_once_at_a_time(node: Node) -> None:
         assert (len(node.handler.starts), node.handler.running) == (1, 1)
 
         last = asyncio.create_task(endpoint.start_container(["b", "a"]))
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0)
+        await endpoint.allocate(["a"])  # it was sent after the start, and is answered
         assert len(node.handler.starts) == 1
         node.handler.gate.set()
         await last
@@ -109,8 +110,10 @@ async def test_a_call_outlives_the_kubelet_that_made_it(node: Node) -> None:
         await node.kubelet.restart()
         with pytest.raises((aio.AioRpcError, asyncio.CancelledError)):
             await first
-        second = asyncio.create_task((await node.kubelet.endpoint(GPU)).start_container(["a"]))
-        await asyncio.sleep(0.1)
+        endpoint = await node.kubelet.endpoint(GPU)
+        second = asyncio.create_task(endpoint.start_container(["a"]))
+        await asyncio.sleep(0)
+        await endpoint.allocate(["a"])  # it was sent after the start, and is answered
         assert (len(node.handler.starts), node.handler.running) == (1, 1)
         node.handler.gate.set()
         await second

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from partage.kubelet import errors, folders, plugins, sockets
-from partage.kubelet.listings import Unit
+from partage.kubelet import errors, plugin_sockets, plugins
+from partage.kubelet.device_lists import Unit
 from tests.kubelet.conftest import Node
 from tests.kubelet.fake_kubelet import until
 
@@ -67,10 +67,8 @@ async def test_a_kubelet_that_comes_late_is_waited_for(
     """It is said once, not once for each plugin or look."""
     mine = [node.plugin(f"{GPU}-{number}", [Unit("a")]) for number in range(3)]
     async with node.running(*mine):
-        await asyncio.sleep(5 * folders.LOOK_S)
-        assert caplog.messages == [
-            f"the kubelet is not at {node.path}/kubelet.sock: waiting for it"
-        ]
+        await until(lambda: node.folder._looks >= 5)
+        assert caplog.messages == [f"no kubelet at {node.path}/kubelet.sock: waiting for it"]
         assert node.sockets() == []
         assert "not registered yet" in mine[0].problem
         await node.kubelet.start()
@@ -153,7 +151,7 @@ async def test_a_kubelet_that_does_not_listen_is_asked_to(
         if how == "hangs up":
             await (await node.kubelet.endpoint(GPU)).close()
         else:
-            await until(lambda: "yet to listen" in plugin.problem)
+            await until(lambda: "does not listen yet" in plugin.problem)
         await until(lambda: not plugin.registered)
         await until(lambda: len(node.kubelet.requests) >= 2)
         node.kubelet.deaf = False
@@ -168,7 +166,7 @@ async def test_a_kubelet_killed_while_it_takes_the_list_is_forgotten(
     monkeypatch.setattr(plugins, "_PATIENCE_S", 0.2)
     monkeypatch.setattr(plugins, "_HUNG_UP_S", 0.2)
     ids = [f"{number:05x}" for number in range(200_000)]
-    plugin = node.plugin(GPU, [Unit(each) for each in ids])
+    plugin = node.plugin(GPU, [Unit(unit_id) for unit_id in ids])
     async with node.running(plugin):
         for taken in (True, False):
             with program(node.path) as kubelet:
@@ -183,6 +181,7 @@ async def test_a_kubelet_killed_while_it_takes_the_list_is_forgotten(
         await node.kubelet.listed(GPU, dict.fromkeys(ids, "Healthy"))
 
 
+@pytest.mark.slow  # forty kubelets at real moments: what they meet is the order of real events
 async def test_a_storm_of_restarts_ends_well(node: Node) -> None:
     """Kubelets come and go at any moment of a registration, and lists change meanwhile."""
     chance = random.Random(20261115)
@@ -223,11 +222,11 @@ def test_names_of_sockets_fit_into_the_kernel() -> None:
     """Long resources are cut; a folder that leaves no room is refused with the number of bytes."""
     resource = "nvidia.com/" + "x" * 200
     for length in (32, 60, 75):
-        path = sockets.new(Path("/" + "f" * (length - 1)), resource)
+        path = plugin_sockets.new(Path("/" + "f" * (length - 1)), resource)
         assert len(str(path)) <= 107
-        assert path != sockets.new(path.parent, resource)
+        assert path != plugin_sockets.new(path.parent, resource)
     with pytest.raises(errors.BadSocket, match=r"choose a folder that is \d+ bytes shorter"):
-        sockets.new(Path("/" + "f" * 99), resource)
+        plugin_sockets.new(Path("/" + "f" * 99), resource)
 
 
 async def test_the_kubelet_is_addressed_as_localhost(node: Node) -> None:

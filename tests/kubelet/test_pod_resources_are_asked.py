@@ -34,7 +34,7 @@ async def test_devices_are_told_by_container_and_resource(path: Path) -> None:
             Listed("team", "train", "main", "a/mem", frozenset({"1", "2", "3"})),
             Listed("team", "train", "main", "a/core", frozenset({"9"})),
         )
-    assert lister.asked == 1
+    assert lister.questions == 1
 
 
 async def test_a_large_answer_is_taken(path: Path) -> None:
@@ -53,11 +53,11 @@ async def test_too_many_questions_are_asked_again(path: Path) -> None:
     async with lister.serving(path / "kubelet.sock"):
         lister.refusals = [EXHAUSTED] * 3
         assert len(await pod_resources.listed(path / "kubelet.sock", chance=lambda: -1.0)) == 1
-        assert lister.asked == 4
+        assert lister.questions == 4
         lister.refusals = [EXHAUSTED] * 100
         with pytest.raises(errors.Refused, match="RESOURCE_EXHAUSTED: rejected by rate limit; see"):
             await pod_resources.listed(path / "kubelet.sock", chance=lambda: -1.0)
-        assert lister.asked == 4 + 7
+        assert lister.questions == 4 + 7
 
 
 async def test_another_refusal_is_told_at_once(path: Path) -> None:
@@ -65,9 +65,9 @@ async def test_another_refusal_is_told_at_once(path: Path) -> None:
     lister = FakeLister(answer())
     lister.refusals = [grpc.StatusCode.PERMISSION_DENIED]
     async with lister.serving(path / "kubelet.sock"):
-        with pytest.raises(errors.Refused, match=r"it is not known which pod.*PERMISSION_DENIED"):
+        with pytest.raises(errors.Refused, match=r"cannot find out which pod.*PERMISSION_DENIED"):
             await pod_resources.listed(path / "kubelet.sock")
-    assert lister.asked == 1
+    assert lister.questions == 1
 
 
 async def test_a_kubelet_that_is_not_there_is_told_apart(path: Path) -> None:
@@ -85,6 +85,6 @@ async def test_what_the_kubelet_counts_is_told_by_resource(path: Path) -> None:
     async with lister.serving(path / "kubelet.sock"):
         counted = await pod_resources.counted(path / "kubelet.sock", chance=lambda: -1.0)
     assert counted == {"a/mem": frozenset({"1", "2"}), "a/core": frozenset({"9"})}
-    assert lister.asked == 2
-    with pytest.raises(errors.Absent, match="it is not known which devices the kubelet counts"):
+    assert lister.questions == 2
+    with pytest.raises(errors.Absent, match="cannot find out which devices the kubelet counts"):
         await pod_resources.counted(path / "kubelet.sock")

@@ -7,9 +7,9 @@ import socket
 
 import pytest
 
-from partage.kubelet import plugins, sockets, standings
-from partage.kubelet.listings import Unit
-from partage.kubelet.standings import Standing
+from partage.kubelet import plugin_sockets, plugins, registrations
+from partage.kubelet.device_lists import Unit
+from partage.kubelet.registrations import Standing
 from tests.kubelet.conftest import Node
 from tests.kubelet.fake_kubelet import until
 
@@ -36,24 +36,30 @@ def quick_kubelet(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_how_a_registration_stands(counted: frozenset[str], rival: str, standing: Standing) -> None:
     """By what the kubelet counts and by younger sockets."""
-    assert standings.judged(OURS, counted, rival) is standing
+    assert registrations.judged(OURS, counted, rival) is standing
 
 
 def test_a_resource_without_units_is_not_lost() -> None:
     """The kubelet counts none of it, as it should."""
-    assert standings.judged(NONE, NONE, "") is Standing.HELD
+    assert registrations.judged(NONE, NONE, "") is Standing.HELD
 
 
-def test_bad_news_is_believed_when_it_is_seen_twice() -> None:
-    """A list that is on its way looks like another plugin's; good news is believed at once."""
-    record = standings.Record()
+def test_news_is_believed_when_it_is_seen_twice() -> None:
+    """A list on its way looks like another plugin's; a rival that has just gone looks like us."""
+    record = registrations.Record()
     for seen, believed in (
         (Standing.TAKEN, Standing.HELD),
         (Standing.LOST, Standing.HELD),
         (Standing.HELD, Standing.HELD),
         (Standing.LOST, Standing.HELD),
         (Standing.LOST, Standing.LOST),
+        (Standing.HELD, Standing.LOST),
         (Standing.HELD, Standing.HELD),
+        (Standing.TAKEN, Standing.HELD),
+        (Standing.TAKEN, Standing.TAKEN),
+        (Standing.HELD, Standing.TAKEN),
+        (Standing.LOST, Standing.TAKEN),
+        (Standing.LOST, Standing.LOST),
     ):
         record.see(seen)
         assert record.standing is believed
@@ -140,7 +146,8 @@ async def test_who_is_counted_on_again_tells_what_was_kept_back(node: Node) -> N
         for _ in range(2):
             plugin.judge(frozenset({"GPU-1"}))
         plugin.update([Unit("p1")])
-        plugin.judge(frozenset({"p1"}))
+        for _ in range(2):
+            plugin.judge(frozenset({"p1"}))
         await node.kubelet.listed(GPU, {"p1": "Healthy"})
         assert plugin.registered
         assert len(node.kubelet.requests) == 1
@@ -171,7 +178,7 @@ async def test_a_resource_that_is_lost_again_and_again_is_met_ever_more_slowly(
     """Two plugins that both insist must not keep the kubelet busy."""
     pauses_s: list[float] = []
 
-    async def at_once(_kubelet: sockets.Identity, *, within_s: float) -> None:
+    async def at_once(_kubelet: plugin_sockets.Identity, *, within_s: float) -> None:
         pauses_s.append(within_s)
 
     monkeypatch.setattr(node.folder, "departure", at_once)
@@ -192,7 +199,7 @@ async def test_a_killed_rival_is_swept_away(node: Node) -> None:
     await node.kubelet.start()
     async with node.running(plugin):
         await until(lambda: plugin.registered)
-        path = sockets.new(node.path, GPU)
+        path = plugin_sockets.new(node.path, GPU)
         with socket.socket(socket.AF_UNIX) as rival:
             rival.bind(str(path))
             rival.listen(1)
@@ -208,10 +215,10 @@ def test_a_socket_is_known_by_its_resource_and_age(node: Node) -> None:
     """Those of other resources, of other plugins, and those that are older are no rivals."""
     own = (1, 1, 100)
     mine, same, another = (
-        sockets.new(node.path, resource).name for resource in (GPU, GPU, "partage.dev/other")
+        plugin_sockets.new(node.path, resource).name for resource in (GPU, GPU, "partage.dev/other")
     )
-    assert sockets.rival(GPU, own, {}) == ""
-    assert sockets.rival(GPU, own, {another: (1, 2, 200), "nvidia.sock": (1, 3, 300)}) == ""
-    assert sockets.rival(GPU, own, {same: (1, 4, 99)}) == ""
-    assert sockets.rival(GPU, own, {same: (1, 4, 101), another: (1, 2, 200)}) == same
-    assert sockets.rival(GPU, own, {mine: (1, 5, 102), same: (1, 4, 101)}) == mine
+    assert plugin_sockets.rival(GPU, own, {}) == ""
+    assert plugin_sockets.rival(GPU, own, {another: (1, 2, 200), "nvidia.sock": (1, 3, 300)}) == ""
+    assert plugin_sockets.rival(GPU, own, {same: (1, 4, 99)}) == ""
+    assert plugin_sockets.rival(GPU, own, {same: (1, 4, 101), another: (1, 2, 200)}) == same
+    assert plugin_sockets.rival(GPU, own, {mine: (1, 5, 102), same: (1, 4, 101)}) == mine

@@ -7,8 +7,8 @@ import stat
 
 import pytest
 
-from partage.kubelet import errors, listings
-from partage.kubelet.listings import Unit
+from partage.kubelet import device_lists, errors
+from partage.kubelet.device_lists import Unit
 from tests.kubelet.conftest import Node
 from tests.kubelet.fake_kubelet import until
 
@@ -67,28 +67,28 @@ async def test_the_last_of_many_changes_arrives(node: Node) -> None:
 
 
 async def test_200_000_short_ids_arrive(node: Node) -> None:
-    """As many as a node with 200 GB of memory on its cards has, in MiB; also when all are sick."""
+    """As many as a node with 200 GB on its cards has, in MiB; also when all are unhealthy."""
     ids = [f"{number:05x}" for number in range(200_000)]
-    plugin = node.plugin(GPU, [Unit(each) for each in ids])
+    plugin = node.plugin(GPU, [Unit(unit_id) for unit_id in ids])
     await node.kubelet.start()
     async with node.running(plugin):
         await node.kubelet.listed(GPU, dict.fromkeys(ids, "Healthy"))
-        plugin.update([Unit(each, healthy=False) for each in ids])
+        plugin.update([Unit(unit_id, healthy=False) for unit_id in ids])
         await node.kubelet.listed(GPU, dict.fromkeys(ids, "Unhealthy"))
 
 
 async def test_what_would_not_go_through_is_refused_at_once(node: Node) -> None:
     """With all units healthy it still would, but not on the day when they are not."""
     units = [Unit(f"{number:07d}") for number in range(200_000)]
-    assert listings.listing_bytes(units) < listings.LARGEST_BYTES
+    assert device_lists.listing_bytes(units) < device_lists.LARGEST_BYTES
     with pytest.raises(errors.BadListing, match=r"needs up to 4400000 bytes.*count in a larger"):
         node.plugin(GPU, units)
 
     plugin = node.plugin(GPU, [Unit("a")])
-    with pytest.raises(errors.BadListing, match="'a' is in the list twice"):
+    with pytest.raises(errors.BadListing, match="'a' is listed twice"):
         plugin.update([Unit("a"), Unit("b"), Unit("a")])
     for bad in ("", "x" * 64, "ü"):
-        with pytest.raises(errors.BadListing, match="cannot be a device ID"):
+        with pytest.raises(errors.BadListing, match="is not a valid device ID"):
             plugin.update([Unit(bad)])
 
 
@@ -96,5 +96,7 @@ async def test_what_would_not_go_through_is_refused_at_once(node: Node) -> None:
 def test_the_largest_list_is_counted_to_the_byte(healthy: bool) -> None:
     """The limit is what it is said to be: the size that is told is the size of the message."""
     units = [Unit(f"{number:04x}", healthy=healthy) for number in range(1000)]
-    each = 2 + (2 + 4) + (2 + len("Healthy" if healthy else "Unhealthy"))
-    assert listings.listing_bytes(units) == len(listings.encoded(units)) == 1000 * each
+    unit_bytes = 2 + (2 + 4) + (2 + len("Healthy" if healthy else "Unhealthy"))
+    assert (
+        device_lists.listing_bytes(units) == len(device_lists.encoded(units)) == 1000 * unit_bytes
+    )

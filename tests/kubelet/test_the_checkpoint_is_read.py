@@ -61,7 +61,7 @@ def test_an_empty_record_is_no_error(tmp_path: Path) -> None:
 
 def test_a_missing_file_differs_from_a_damaged_one(tmp_path: Path) -> None:
     """The first cures itself; both say what to do."""
-    with pytest.raises(errors.Absent, match="is not there; wait: the kubelet writes it when"):
+    with pytest.raises(errors.Absent, match="does not exist; wait: the kubelet writes it when"):
         checkpoint.read(tmp_path / checkpoint.NAME)
     with pytest.raises(errors.BadCheckpoint, match=r"cannot be read .Is a directory."):
         checkpoint.read(tmp_path)
@@ -86,7 +86,7 @@ def test_what_makes_no_sense_is_refused(tmp_path: Path, content: bytes) -> None:
     """With the place of the trouble, where there is one."""
     file = tmp_path / checkpoint.NAME
     file.write_bytes(content)
-    with pytest.raises(errors.BadCheckpoint, match="is not what a kubelet writes"):
+    with pytest.raises(errors.BadCheckpoint, match="is not a valid checkpoint"):
         checkpoint.read(file)
 
 
@@ -96,7 +96,7 @@ def test_a_file_without_end_is_not_read(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(checkpoint, "LARGEST_BYTES", file.stat().st_size)
     checkpoint.read(file)
     monkeypatch.setattr(checkpoint, "LARGEST_BYTES", file.stat().st_size - 1)
-    with pytest.raises(errors.BadCheckpoint, match="has more than"):
+    with pytest.raises(errors.BadCheckpoint, match="is larger than"):
         checkpoint.read(file)
 
 

@@ -89,7 +89,7 @@ def leave() -> None:
 
 
 def say(text: str) -> None:
-    """To whoever reads the output, at once."""
+    """To the reader of the output, at once."""
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 

@@ -6,7 +6,7 @@ import pathlib
 import shutil
 
 import partage
-from tests import simulated
+from tests import simulated_machines
 
 
 def without_library(folder: pathlib.Path) -> dict[str, str]:
@@ -16,5 +16,5 @@ def without_library(folder: pathlib.Path) -> dict[str, str]:
         ignored = shutil.ignore_patterns("lib", "__pycache__")
         shutil.copytree(pathlib.Path(partage.__file__).parent, copy / "partage", ignore=ignored)
         (copy / "partage/lib").mkdir()
-        (copy / "partage/lib/simulated").symlink_to(simulated.LIBRARIES)
+        (copy / "partage/lib/simulated").symlink_to(simulated_machines.LIBRARIES)
     return {"PYTHONPATH": str(copy)}

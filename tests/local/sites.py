@@ -17,8 +17,10 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from partage.local import ledger, places
-from tests import leaving_out, simulated
+from partage.core import errors
+from partage.local.ledger import ledger
+from partage.local.state import location
+from tests import leaving_out, simulated_machines
 
 PARTAGE = pathlib.Path(sys.executable).with_name("partage")
 PROGRAM = pathlib.Path(__file__).with_name("gpu_program.py")
@@ -29,7 +31,7 @@ class Site:
     """A machine with simulated cards."""
 
     def __init__(self, folder: pathlib.Path, cards: str = "2x16GiB", **settings: str) -> None:
-        if not (simulated.LIBRARIES / "libcuda.so.1").exists():
+        if not (simulated_machines.LIBRARIES / "libcuda.so.1").exists():
             leaving_out.leave_out("the simulated driver", "build it with `python -m native`")
         self.folder = folder / "state"
         plain = {k: v for k, v in os.environ.items() if not k.startswith(("SIMCUDA_", "PARTAGE_"))}
@@ -89,21 +91,27 @@ class Site:
         """What ``partage ps -o json`` says."""
         done = self.partage("ps", "-o", "json")
         assert done.returncode == 0, done.stderr
-        found: dict[str, Any] = json.loads(done.stdout)
-        return found
+        view: dict[str, Any] = json.loads(done.stdout)
+        return view
 
     def names(self, kind: str = "tenants") -> list[str]:
-        """Who runs, or (``waiting``) waits, in the order of the view."""
-        return [each["name"] for each in self.view()[kind]]
+        """The names that run, or (``waiting``) wait, in the order of the view."""
+        return [row["name"] for row in self.view()[kind]]
 
-    def place(self) -> places.Place:
+    def queued(self) -> list[str]:
+        """The names that wait, by the ledger: cheap to ask often, as no process is started."""
+        with contextlib.suppress(errors.LedgerError):  # it may not be made yet
+            return [entry.name for entry in ledger.rows(self.state()) if entry.grant is None]
+        return []
+
+    def state(self) -> location.StateFolder:
         """Its ledger's place."""
-        return places.opened(self.folder)
+        return location.opened(self.folder)
 
     @contextlib.contextmanager
     def book(self) -> Iterator[ledger.Ledger]:
         """Its ledger."""
-        with ledger.opened(self.place()) as book:
+        with ledger.opened(self.state()) as book:
             yield book
 
     def end(self) -> None:

@@ -42,7 +42,7 @@ def test_an_exclusive_card_is_the_whole_card(site: Site) -> None:
     assert _gpu(site, "try", most, options=("--exclusive",)) == "got it"
     site.using(most, "--exclusive", "--name", "alone")
     neighbour = site.using(0, "--memory", "1GiB", "--name", "other")
-    cards = {each["name"]: each["uuid"] for each in site.view()["tenants"]}
+    cards = {tenant["name"]: tenant["uuid"] for tenant in site.view()["tenants"]}
     assert cards["alone"] != cards["other"]
     assert neighbour.poll() is None
     done = site.partage("run", "--exclusive", "--no-wait", "--", "echo", "never")
@@ -60,12 +60,12 @@ def test_neighbours_do_not_feel_who_asks_for_too_much(site: Site) -> None:
     assert _gpu(site, "try", 4096 - CONTEXT_MIB, options=third) == "got it"
     assert first.poll() is None
     assert second.poll() is None
-    used = {each["name"]: each["used_bytes"] for each in site.view()["tenants"]}
+    used = {tenant["name"]: tenant["used_bytes"] for tenant in site.view()["tenants"]}
     assert used == {"first": 6144 << 20, "second": 6144 << 20}
 
 
 def test_what_was_refused_is_counted(site: Site) -> None:
-    """The view says who ran into his share."""
+    """The view says which program ran into its limit."""
     program = site.run(
         "--memory", "1GiB", command=[sys.executable, str(sites.PROGRAM), "step"], stdin=-1
     )
@@ -74,7 +74,7 @@ def test_what_was_refused_is_counted(site: Site) -> None:
     program.stdin.write("try 2048\n")
     program.stdin.flush()
     assert program.stdout.readline() == "error 2\n"
-    assert [each["refused"] for each in site.view()["tenants"]] == [1]
+    assert [tenant["refused"] for tenant in site.view()["tenants"]] == [1]
 
 
 # For each family in docs/dialects.md: the words; how many cards are granted, and MiB and percent of
@@ -142,8 +142,8 @@ def test_every_familys_words_mean_what_they_mean_there(
     site: Site, tmp_path: pathlib.Path, family: str
 ) -> None:
     """The share is the one of docs/dialects.md, and the family's variables are there."""
-    words, (count, memory_mib, percent), told = _FAMILIES[family]
-    limits = [argument for each in words for argument in ("--limits", each)]
+    words, (count, memory_mib, percent), variables = _FAMILIES[family]
+    limits = [argument for word in words for argument in ("--limits", word)]
     seen = tmp_path / "environment"
     program = site.run(
         *limits, command=["sh", "-c", f"env -0 > {seen}; echo started; exec sleep 600"]
@@ -151,12 +151,12 @@ def test_every_familys_words_mean_what_they_mean_there(
     assert program.stdout is not None
     assert program.stdout.readline() == "started\n", program.communicate()[1]
     tenants = site.view()["tenants"]
-    shares = [(each["memory_mib"], each["compute_percent"]) for each in tenants]
+    shares = [(tenant["memory_mib"], tenant["compute_percent"]) for tenant in tenants]
     assert shares == [(memory_mib, percent)] * count
-    assert {each["exclusive"] for each in tenants} == {memory_mib == CARD_MIB}
-    assert {each["dialect"] for each in tenants} == {family.partition(",")[0]}
-    found = dict(line.split("=", 1) for line in seen.read_text().split("\0") if line)
-    assert {name: found.get(name) for name in told} == told
-    uuids = [each["uuid"] for each in tenants]
-    assert found["CUDA_VISIBLE_DEVICES"].split(",") == uuids
-    assert found["NVIDIA_VISIBLE_DEVICES"] == found["CUDA_VISIBLE_DEVICES"]
+    assert {tenant["exclusive"] for tenant in tenants} == {memory_mib == CARD_MIB}
+    assert {tenant["dialect"] for tenant in tenants} == {family.partition(",")[0]}
+    environment = dict(line.split("=", 1) for line in seen.read_text().split("\0") if line)
+    assert {name: environment.get(name) for name in variables} == variables
+    uuids = [tenant["uuid"] for tenant in tenants]
+    assert environment["CUDA_VISIBLE_DEVICES"].split(",") == uuids
+    assert environment["NVIDIA_VISIBLE_DEVICES"] == environment["CUDA_VISIBLE_DEVICES"]

@@ -7,26 +7,27 @@ import json
 import os
 import pathlib
 import pty
+import shlex
 import shutil
 import sqlite3
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 
 import pytest
 
-from partage.fence import aliases, library
-from partage.local import examining, examining_cards, examining_ledger, findings, places
-from tests import leaving_out, simulated
-from tests.local import foreigners, sites, users
+from partage.fence.library import aliases, libpartage, originals
+from partage.local.doctor import card_checks, examination, findings, ledger_checks
+from partage.local.state import location
+from tests import leaving_out, simulated_machines
+from tests.local import foreign_programs, installations, sites, users
 
-SOMEBODY, OTHER = 54_021, 54_022
+SOMEBODY, OTHER, NAMED = 54_021, 54_022, 54_023
 RUN = ("run", "--memory", "1GiB", "--", "true")
 GROUP = f"partage-doctor-{os.getpid()}"
 
 
-def told(done: subprocess.CompletedProcess[str]) -> dict[str, tuple[str, str]]:
+def report_of(done: subprocess.CompletedProcess[str]) -> dict[str, tuple[str, str]]:
     """Status and text by what was examined."""
     assert "Traceback" not in done.stderr
     lines = [line.split("  ", 1) for line in done.stdout.splitlines()]
@@ -38,24 +39,22 @@ def simsmi(site: sites.Site, *arguments: str) -> None:
     """Do something to a simulated machine."""
     environment = site.environment | {
         "SIMCUDA_CARDS": site.environment["PARTAGE_SIMULATE"],
-        "SIMCUDA_STATE": str(site.place().path / "machine"),
+        "SIMCUDA_STATE": str(site.state().path / "machine"),
     }
-    subprocess.run([simulated.LIBRARIES / "simsmi", *arguments], env=environment, check=True)
+    subprocess.run(
+        [simulated_machines.LIBRARIES / "simsmi", *arguments], env=environment, check=True
+    )
 
 
 @pytest.fixture
-def shared() -> Iterator[sites.Site]:
+def shared(open_folder: pathlib.Path) -> Iterator[sites.Site]:
     """A machine that root set up for a group."""
-    users.need_root()
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="partage-doctor-"))
-    folder.chmod(0o755)
-    site = sites.Site(folder)
+    site = sites.Site(open_folder)
     setup = ("setup", "--group", GROUP, "--state", site.folder)
     assert site.partage(*setup).returncode == 0
     yield site
     site.end()
     subprocess.run(["groupdel", GROUP], check=False, capture_output=True)
-    shutil.rmtree(folder)
 
 
 def test_a_machine_that_is_well_has_a_line_for_each(site: sites.Site) -> None:
@@ -64,17 +63,18 @@ def test_a_machine_that_is_well_has_a_line_for_each(site: sites.Site) -> None:
 
     done = site.partage("doctor", env={"PATH": f"{sites.PARTAGE.parent}:{os.environ['PATH']}"})
 
-    found = told(done)
+    report = report_of(done)
     assert (done.returncode, done.stderr) == (0, "")
-    assert list(found) == [
+    assert list(report) == [
         *("driver", "card 0", "card 1", "foreign"),
         *("fence driver", "fence mps", "fence hook", "fence advisory", "library"),
+        "cuda",
         *("ledger", "disk", "permissions", "leases", "waiting", "processes", "command", "share"),
     ]
-    assert {status for status, _ in found.values()} == {"ok"}
-    assert found["driver"][1] == "615.71, simulated"
-    assert found["card 1"][1] == "Simulated GPU, 16384 MiB, simulated"
-    assert "version 1: 1 run, 0 wait; yours alone" in found["ledger"][1]
+    assert {status for status, _ in report.values()} == {"ok"}
+    assert report["driver"][1] == "615.71, simulated"
+    assert report["card 1"][1] == "Simulated GPU, 16384 MiB, simulated"
+    assert "version 1: 1 run, 0 wait; yours alone" in report["ledger"][1]
     assert "\x1b" not in done.stdout
 
 
@@ -82,9 +82,9 @@ def test_programs_read_the_same(site: sites.Site) -> None:
     """Each with object, status, text and remedy."""
     done = site.partage("doctor", "-o", "json")
 
-    said = json.loads(done.stdout)
-    rows = said["findings"]
-    assert (said["apiVersion"], said["kind"]) == ("output.partage.dev/v1", "Examination")
+    examined = json.loads(done.stdout)
+    rows = examined["findings"]
+    assert (examined["apiVersion"], examined["kind"]) == ("output.partage.dev/v1", "Examination")
     assert {frozenset(row) for row in rows} == {frozenset({"object", "status", "text", "remedy"})}
     assert all(row["remedy"] for row in rows if row["status"] != "ok")
 
@@ -95,40 +95,40 @@ def test_without_a_driver_the_rest_is_told(site: sites.Site) -> None:
 
     done = site.partage("doctor")
 
-    found = told(done)
+    report = report_of(done)
     assert done.returncode == 1
-    status, text = found["driver"]
+    status, text = report["driver"]
     assert status == "problem"
     assert "modprobe nvidia" in text
     assert "partage --simulate 2x16GiB" in text
-    assert "card 0" not in found
-    assert found["ledger"][0] == "ok"
+    assert "card 0" not in report
+    assert report["ledger"][0] == "ok"
 
 
 @pytest.mark.parametrize(
     ("harm", "says"),
     [(["xid", "0", "48"], "reset the card"), (["lose", "0"], "GPU is lost")],
 )
-def test_a_sick_card_is_a_problem(site: sites.Site, harm: list[str], says: str) -> None:
+def test_an_unhealthy_card_is_a_problem(site: sites.Site, harm: list[str], says: str) -> None:
     """The other is well."""
     simsmi(site, *harm)
 
     done = site.partage("doctor")
 
-    found = told(done)
+    report = report_of(done)
     assert done.returncode == 1
-    assert found["card 0"][0] == "problem", found
-    assert says in found["card 0"][1], found
-    assert found["card 1"][0] == "ok"
+    assert report["card 0"][0] == "problem", report
+    assert says in report["card 0"][1], report
+    assert report["card 1"][0] == "ok"
 
 
 def test_foreign_processes_are_counted(site: sites.Site) -> None:
     """With their memory; a note, as nothing is broken."""
-    with foreigners.on(site) as strangers:
+    with foreign_programs.on(site) as strangers:
         strangers.using(1024)
         done = site.partage("doctor")
 
-    status, text = told(done)["foreign"]
+    status, text = report_of(done)["foreign"]
     assert (done.returncode, status) == (0, "note")
     assert text.startswith("1 process that Partage did not start uses 1280 MiB; ")
 
@@ -156,8 +156,8 @@ def _folder(path: pathlib.Path) -> None:
 @pytest.mark.parametrize(
     ("harm", "says"),
     [
-        (_newer, "is of version 99, and this Partage knows 1"),
-        (_no_ledger, "is no ledger"),
+        (_newer, "has version 99, and this Partage supports up to 1"),
+        (_no_ledger, "is not a ledger"),
         (_holes, "damaged"),
         (_folder, "cannot be read or written"),
     ],
@@ -167,15 +167,15 @@ def test_a_bad_ledger_is_a_problem(
 ) -> None:
     """With a remedy, and the rest is told."""
     assert site.partage("run", "--memory", "1GiB", "--", "true").returncode == 0
-    harm(site.place().ledger)
+    harm(site.state().ledger)
 
     done = site.partage("doctor")
 
-    found = told(done)
-    assert (done.returncode, found["ledger"][0]) == (1, "problem")
-    assert says in found["ledger"][1]
-    assert "; " in found["ledger"][1]
-    assert found["card 0"][0] == "ok"
+    report = report_of(done)
+    assert (done.returncode, report["ledger"][0]) == (1, "problem")
+    assert says in report["ledger"][1]
+    assert "; " in report["ledger"][1]
+    assert report["card 0"][0] == "ok"
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,9 @@ def test_a_disk_that_takes_nothing_is_a_problem(
     """Which is tried, and not guessed."""
     if os.geteuid() != 0 or not shutil.which("unshare"):
         leaving_out.leave_out("another mount namespace", "only root makes one")
-    script = f"{mounting.format(site.place().path)} && exec {sites.PARTAGE} doctor"
+    script = (
+        f"{mounting.format(site.state().path)} && exec {shlex.quote(str(sites.PARTAGE))} doctor"
+    )
     done = subprocess.run(
         ["unshare", "--mount", "sh", "-c", script],
         env=site.environment | {"SIMCUDA_STATE": str(tmp_path / "machine")},
@@ -205,19 +207,20 @@ def test_a_disk_that_takes_nothing_is_a_problem(
         timeout=sites.PATIENCE_S,
     )
 
-    found = told(done)
-    assert (done.returncode, found["disk"][0]) == (1, "problem"), done
-    assert says in found["disk"][1]
+    report = report_of(done)
+    assert (done.returncode, report["disk"][0]) == (1, "problem"), done
+    assert says in report["disk"][1]
+    assert report["permissions"] == ("ok", f"{site.folder} is yours"), "no mode is wrong"
 
 
 def test_a_network_file_system_is_a_problem(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By its type; here there is none to mount."""
-    monkeypatch.setattr(places, "filesystem", lambda _path: "nfs4")
-    around = findings.Around({places.VARIABLE: str(tmp_path)}, None)
+    monkeypatch.setattr(location, "filesystem", lambda _path: "nfs4")
+    around = findings.Context({location.VARIABLE: str(tmp_path)}, None)
 
-    (finding,) = examining_ledger.disk(around)
+    (finding,) = ledger_checks.disk(around)
 
     assert finding.status is findings.Status.PROBLEM
     assert "network file system (nfs4)" in finding.text
@@ -227,11 +230,14 @@ def test_a_member_is_told_what_is_shared(shared: sites.Site) -> None:
     """By its group; wrong modes are a problem that root puts right."""
     member = users.User(shared.folder.parent, SOMEBODY, shared.folder.stat().st_gid)
 
-    well = told(member.partage("doctor"))
+    well = report_of(member.partage("doctor"))
     (shared.folder / "leases").chmod(0o2777)
-    wrong = told(member.partage("doctor"))
+    wrong = report_of(member.partage("doctor"))
 
-    assert well["permissions"] == ("ok", f"you may use what is for group {GROUP}")
+    assert well["permissions"] == (
+        "ok",
+        f"you may use {shared.folder}, as a member of {GROUP}",
+    )
     assert well["ledger"][1].endswith(f"0 run, 0 wait; shared by group {GROUP}")
     assert wrong["permissions"] == (
         "problem",
@@ -240,16 +246,13 @@ def test_a_member_is_told_what_is_shared(shared: sites.Site) -> None:
 
 
 @pytest.fixture
-def own() -> Iterator[users.User]:
-    """A user with a place of his own, in which something has run."""
-    users.need_root()
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="partage-doctor-"))
-    folder.chmod(0o777)
-    user = users.User(folder, SOMEBODY)
+def own(open_folder: pathlib.Path) -> Iterator[users.User]:
+    """A user with their own place, in which something has run."""
+    open_folder.chmod(0o777)
+    user = users.User(open_folder, SOMEBODY)
     assert user.partage(*RUN).returncode == 0
     yield user
     user.end()
-    shutil.rmtree(folder)
 
 
 @pytest.mark.parametrize(
@@ -263,15 +266,15 @@ def own() -> Iterator[users.User]:
         (".", 0o500),
     ],
 )
-def test_who_has_kept_himself_from_his_own_place_is_told(
+def test_a_user_who_is_kept_from_their_own_place_is_told(
     own: users.User, name: str, mode: int
 ) -> None:
-    """With what puts it right, and nothing sends him to the doctor."""
+    """With what puts it right, and nothing sends the user to the doctor."""
     (own.folder / name).chmod(mode)
 
     done = own.partage("doctor")
 
-    status, text = told(done)["permissions"]
+    status, text = report_of(done)["permissions"]
     says, remedy = text.split("; ")
     assert (done.returncode, status) == (1, "problem")
     assert says.startswith(f"you may not read and write {own.folder / name}")
@@ -291,17 +294,17 @@ def test_a_companion_of_the_ledger_that_cannot_be_written_is_told(
     sites.eventually((own.folder / name).exists)
     (own.folder / name).chmod(0o400)
 
-    text = told(own.partage("doctor"))["permissions"][1]
+    text = report_of(own.partage("doctor"))["permissions"][1]
 
     path = own.folder / name
     assert text == f"you may not read and write {path}; `chmod u+rwX {path}`"
 
 
 def test_what_root_has_left_in_the_place_of_a_user_is_told(own: users.User) -> None:
-    """He cannot put that right himself."""
+    """The user cannot put that right."""
     (own.folder / "fence/seats/GPU-x").mkdir(mode=0o755)
 
-    status, text = told(own.partage("doctor"))["permissions"]
+    status, text = report_of(own.partage("doctor"))["permissions"]
 
     assert status == "problem"
     assert text.endswith(f"fence/seats/GPU-x; `sudo chown -R {SOMEBODY} {own.folder}`")
@@ -313,11 +316,13 @@ def test_a_stranger_is_told_how_to_become_a_member(shared: sites.Site) -> None:
 
     done = stranger.partage("doctor", env={"PARTAGE_SIMULATE": ""})
 
-    found = told(done)
+    report = report_of(done)
     assert done.returncode == 1
-    assert f"`sudo usermod -aG {GROUP} {OTHER}`, and log in again" in found["permissions"][1]
-    assert f"is for the members of group {GROUP}, and you are none" in found["ledger"][1]
-    assert found["waiting"][0] == "ok"
+    assert f"`sudo usermod -aG {GROUP} {OTHER}`, and log in again" in report["permissions"][1]
+    assert (
+        f"is for the members of group {GROUP}, and you are not one of them" in report["ledger"][1]
+    )
+    assert report["waiting"][0] == "ok"
 
 
 @pytest.mark.parametrize("cards", ["", "2x16GiB"])
@@ -331,26 +336,26 @@ def test_a_folder_that_cannot_be_entered_hides_nothing_else(
 
     done = user.partage("doctor", env={"PARTAGE_SIMULATE": cards, "PARTAGE_STATE": named})
 
-    found = told(done)
+    report = report_of(done)
     assert done.returncode == 1
-    assert {"driver", "ledger", "disk", "permissions", "waiting", "share"} <= set(found)
-    assert found["ledger"][0] == "problem"
+    assert {"driver", "ledger", "disk", "permissions", "waiting", "share"} <= set(report)
+    assert report["ledger"][0] == "problem"
     assert "please report it" not in done.stdout
     assert "partage doctor" not in done.stdout
 
 
-def test_a_member_since_his_login_is_told_to_log_in_again(shared: sites.Site) -> None:
-    """The user database knows it, and his processes do not."""
+def test_a_member_since_the_login_is_told_to_log_in_again(shared: sites.Site) -> None:
+    """The user database knows it, and the user's processes do not."""
     name = f"partage-{os.getpid()}"
-    add = ["useradd", "--no-create-home", "--uid", str(SOMEBODY), "--groups", GROUP, name]
+    add = ["useradd", "--no-create-home", "--uid", str(NAMED), "--groups", GROUP, name]
     subprocess.run(add, check=True, capture_output=True)
     try:
-        user = users.User(shared.folder.parent, SOMEBODY)
-        found = told(user.partage("doctor", env={"PARTAGE_SIMULATE": ""}))
+        user = users.User(shared.folder.parent, NAMED)
+        report = report_of(user.partage("doctor", env={"PARTAGE_SIMULATE": ""}))
     finally:
         subprocess.run(["userdel", name], check=True, capture_output=True)
 
-    status, text = found["permissions"]
+    status, text = report["permissions"]
     assert status == "problem"
     assert text == (
         f"{name} is a member of group {GROUP}, but this login does not know it yet; "
@@ -361,15 +366,15 @@ def test_a_member_since_his_login_is_told_to_log_in_again(shared: sites.Site) ->
 def test_what_ended_programs_of_others_left_is_noted(shared: sites.Site) -> None:
     """A killed one's lease stays until its owner or root comes by."""
     gid = shared.folder.stat().st_gid
-    one, other = (users.User(shared.folder.parent, uid, gid) for uid in (SOMEBODY, OTHER))
-    one.holding("--memory", "1GiB").kill()
-    one.end()
+    owner, other = (users.User(shared.folder.parent, uid, gid) for uid in (SOMEBODY, OTHER))
+    owner.holding("--memory", "1GiB").kill()
+    owner.end()
 
-    assert told(one.partage("doctor"))["leases"] == (
+    assert report_of(owner.partage("doctor"))["leases"] == (
         "ok",
-        "1 of ended programs; the next `partage run` clears up",
+        "1 of ended programs; the next `partage run` removes them",
     )
-    status, text = told(other.partage("doctor"))["leases"]
+    status, text = report_of(other.partage("doctor"))["leases"]
     assert status == "note"
     assert text == (
         f"ended programs of others have left files: 1 of {SOMEBODY}; "
@@ -383,7 +388,7 @@ def test_hidden_processes_are_noted(shared: sites.Site) -> None:
     gid = shared.folder.stat().st_gid
     member = users.User(shared.folder.parent, SOMEBODY, gid, mounting=hiding)
 
-    status, text = told(member.partage("doctor"))["processes"]
+    status, text = report_of(member.partage("doctor"))["processes"]
 
     assert status == "note"
     assert "hidepid" in text
@@ -404,9 +409,9 @@ os.execv({str(sites.PARTAGE)!r}, ["partage", "doctor"])
     process = member.program(sys.executable, "-c", taking)
     out, err = process.communicate(timeout=sites.PATIENCE_S)
 
-    found = told(subprocess.CompletedProcess([], process.returncode, out, err))
-    assert found["waiting"][0] == "note"
-    assert "max_user_instances" in found["waiting"][1]
+    report = report_of(subprocess.CompletedProcess([], process.returncode, out, err))
+    assert report["waiting"][0] == "note"
+    assert "max_user_instances" in report["waiting"][1]
 
 
 def test_inside_a_share_it_is_noted_and_the_machine_is_seen_whole(site: sites.Site) -> None:
@@ -415,11 +420,11 @@ def test_inside_a_share_it_is_noted_and_the_machine_is_seen_whole(site: sites.Si
         *("run", "--memory", "4GiB", "--name", "shell", "--"), sites.PARTAGE, "doctor"
     )
 
-    found = told(done)
-    assert found["share"][0] == "note"
-    assert "part of shell" in found["share"][1]
-    assert found["card 0"][1] == "Simulated GPU, 16384 MiB, simulated"
-    assert "1 run" in found["ledger"][1]
+    report = report_of(done)
+    assert report["share"][0] == "note"
+    assert "part of shell" in report["share"][1]
+    assert report["card 0"][1] == "Simulated GPU, 16384 MiB, simulated"
+    assert "1 run" in report["ledger"][1]
 
 
 def _cut(whole: bytes) -> bytes:
@@ -442,10 +447,10 @@ def test_a_library_that_cannot_be_loaded_is_a_problem(
 ) -> None:
     """The loader tries it; what looks like one need not be."""
     folder = _installed(tmp_path)
-    (folder / library.NAME).write_bytes(change(simulated.FENCE.read_bytes()))
-    monkeypatch.setattr(library, "folder", lambda: folder)
+    (folder / libpartage.NAME).write_bytes(change(simulated_machines.FENCE.read_bytes()))
+    monkeypatch.setattr(libpartage, "folder", lambda: folder)
 
-    (finding,) = examining_cards.library(findings.Around({}, None))
+    (finding,) = card_checks.library(findings.Context({}, None))
 
     assert finding.status is findings.Status.PROBLEM
     assert says in finding.text
@@ -456,38 +461,94 @@ def test_a_library_in_a_path_with_a_blank_is_well(
 ) -> None:
     """The loader's list cannot name it, and programs do not load it by that name either."""
     folder = _installed(tmp_path / "a folder")
-    monkeypatch.setattr(library, "folder", lambda: folder)
+    monkeypatch.setattr(libpartage, "folder", lambda: folder)
+    others = aliases.named(folder)  # a program that runs has it
+    before = set(others.parent.iterdir())
 
-    (finding,) = examining_cards.library(findings.Around({}, None))
+    (finding,) = card_checks.library(findings.Context({}, None))
 
     assert finding.status is findings.Status.OK
-    assert [path for path in aliases.everything(folder)[1:] if path.is_symlink()] == []
+    assert others.readlink() == folder
+    assert {path for path in others.parent.iterdir() if path.exists()} <= before
+    aliases.forget(folder)
+
+
+def test_simulated_cards_without_their_cuda_are_a_problem(
+    site: sites.Site, tmp_path: pathlib.Path
+) -> None:
+    """NVML alone shows cards that no program could use."""
+    site.environment |= installations.without_library(tmp_path)
+    lib = tmp_path / "without-library/partage/lib"
+    (lib / "simulated").unlink()
+    (lib / "simulated").mkdir()
+    for part in simulated_machines.LIBRARIES.iterdir():
+        if not part.name.startswith("libcuda"):
+            (lib / "simulated" / part.name).symlink_to(part)
+
+    done = site.partage("doctor")
+
+    assert done.returncode == 1
+    assert report_of(done)["card 0"][0] == "ok"
+    status, text = report_of(done)["cuda"]
+    what, remedy = text.split("; ")
+    assert status == "problem"
+    assert (
+        what == f"{lib}/simulated/libcuda.so.1 cannot be loaded: programs find no simulated cards"
+    )
+    assert remedy == "run `make native` in a checkout, or install Partage from a wheel"
+
+
+@pytest.mark.parametrize("has_cuda", [True, False])
+def test_a_driver_without_cuda_is_a_problem(
+    site: sites.Site, tmp_path: pathlib.Path, has_cuda: bool
+) -> None:
+    """What only has NVML has nothing for the fence to stand in the place of."""
+    if not has_cuda and originals.CUDA in originals.find({}):
+        leaving_out.leave_out("a machine without CUDA", "its libcuda.so.1 is found by everybody")
+    driver = tmp_path / "driver"
+    driver.mkdir()
+    for part in simulated_machines.LIBRARIES.iterdir():
+        if has_cuda or not part.name.startswith("libcuda"):
+            shutil.copy(part, driver)
+    cards = {"SIMCUDA_CARDS": "1x16GiB", "SIMCUDA_STATE": str(tmp_path / "machine")}
+    real = {"PARTAGE_SIMULATE": "", "LD_LIBRARY_PATH": str(driver), **cards}
+
+    status, text = report_of(site.partage("doctor", env=real))["cuda"]
+
+    if has_cuda:
+        assert (status, text) == ("ok", f"{driver}/libcuda.so.1")
+    else:
+        assert status == "problem"
+        assert "libcuda.so.1 for this machine was not found" in text
+        assert "`sudo ldconfig`, or name its folder in LD_LIBRARY_PATH" in text
 
 
 def _installed(folder: pathlib.Path) -> pathlib.Path:
     """All libraries of an installation."""
     folder.mkdir(exist_ok=True)
-    shutil.copy(simulated.FENCE, folder)
-    (folder / library.SUBSTITUTES).symlink_to(simulated.FENCE.parent / library.SUBSTITUTES)
+    shutil.copy(simulated_machines.FENCE, folder)
+    (folder / libpartage.SUBSTITUTES).symlink_to(
+        simulated_machines.FENCE.parent / libpartage.SUBSTITUTES
+    )
     return folder
 
 
 def test_an_examination_that_fails_is_a_problem_of_its_own(tmp_path: pathlib.Path) -> None:
     """The others are told."""
 
-    def broken(_around: findings.Around) -> Iterator[findings.Finding]:
+    def broken(_around: findings.Context) -> Iterator[findings.Finding]:
         yield findings.ok("first", "this much is known")
         raise ZeroDivisionError("by zero")
 
-    found = examining.examine(
-        {places.VARIABLE: str(tmp_path / "place")},
-        examinations=(("broken", broken), *examining.EXAMINATIONS),
+    report = examination.examine(
+        {location.VARIABLE: str(tmp_path / "place")},
+        examinations=(("broken", broken), *examination.EXAMINATIONS),
     )
 
-    assert [each.object for each in found[1:3]] == ["first", "broken"]
-    assert found[2].status is findings.Status.PROBLEM
-    assert "ZeroDivisionError: by zero" in found[2].text
-    assert found[-1].object == "share"
+    assert [finding.object for finding in report[1:3]] == ["first", "broken"]
+    assert report[2].status is findings.Status.PROBLEM
+    assert "ZeroDivisionError: by zero" in report[2].text
+    assert report[-1].object == "share"
 
 
 def test_nothing_is_made_by_asking(tmp_path: pathlib.Path, site: sites.Site) -> None:
@@ -495,15 +556,15 @@ def test_nothing_is_made_by_asking(tmp_path: pathlib.Path, site: sites.Site) -> 
     where = tmp_path / "nothing"
     done = site.partage("doctor", env={"PARTAGE_SIMULATE": "", "PARTAGE_STATE": str(where)})
 
-    assert told(done)["ledger"] == ("ok", f"{where}: the first `partage run` makes it")
+    assert report_of(done)["ledger"] == ("ok", f"{where}: the first `partage run` makes it")
     assert not where.exists()
 
 
 def test_a_partage_that_no_shell_finds_is_noted(site: sites.Site) -> None:
     """With the folder to add."""
-    found = told(site.partage("doctor", env={"PATH": "/usr/bin:/bin"}))
+    report = report_of(site.partage("doctor", env={"PATH": "/usr/bin:/bin"}))
 
-    assert found["command"] == (
+    assert report["command"] == (
         "note",
         f"`partage` is not in the PATH; add {sites.PARTAGE.parent} to it",
     )

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from partage.local import reaching
+from partage.local.run import fence_reach
 from tests import leaving_out
 from tests.local import sites, users
 
@@ -79,12 +79,12 @@ def test_a_static_program_is_shown_without_a_fence(site: sites.Site, static: pat
     (shown,) = site.view()["tenants"]
     resized = site.partage("resize", "free", "--memory", "2GiB")
     assert (shown["fence"], shown["used_bytes"], shown["peak_bytes"]) == ("advisory", None, None)
-    assert "nothing holds free to it: its fence is advisory" in resized.stderr
+    assert "nothing keeps free to its share: its fence is advisory" in resized.stderr
     assert site.view()["tenants"][0]["memory_mib"] == 2048
 
 
 def test_what_a_static_program_starts_is_held(site: sites.Site, static: pathlib.Path) -> None:
-    """A launcher may be linked statically: the fence is there for whoever it reaches."""
+    """A launcher may be linked statically: the fence is there for all that it starts."""
     held = [str(static), sys.executable, str(sites.PROGRAM), "hold", "512"]
     running = site.run("--memory", "4GiB", "--name", "child", command=held)
     assert running.stdout is not None
@@ -116,11 +116,11 @@ def test_a_script_is_judged_by_its_interpreter(
     inner, outer = tmp_path / "inner", tmp_path / "outer"
     inner.write_text(f"#!{static} -x\n")
     outer.write_text(f"#!{inner}\n")
-    assert STATICALLY in reaching.hindrance(str(outer))
+    assert STATICALLY in fence_reach.hindrance(str(outer))
 
     outer.write_text("#!/bin/sh\n")
     outer.chmod(0o4755)
-    assert reaching.hindrance(str(outer)) == ""
+    assert fence_reach.hindrance(str(outer)) == ""
 
 
 def test_a_program_with_other_rights_is_refused(site: sites.Site, copy: pathlib.Path) -> None:
@@ -130,12 +130,12 @@ def test_a_program_with_other_rights_is_refused(site: sites.Site, copy: pathlib.
     os.chown(copy, SOMEBODY, SOMEBODY)
     for mode, words in ((0o4755, "runs as another user"), (0o2755, "runs as another group")):
         copy.chmod(mode)
-        asked = ["run", "--memory", "1GiB", "--fence", "hook", "--", "echo", "ran"]
-        refused = site.partage(*asked, env=path)
+        command = ["run", "--memory", "1GiB", "--fence", "hook", "--", "echo", "ran"]
+        refused = site.partage(*command, env=path)
         assert (refused.stdout, refused.returncode) == ("", 2)
         assert f"{copy} would run without its fence: it {words}" in refused.stderr
     copy.chmod(0o755)
-    assert site.partage(*asked, env=path).stdout == "ran\n"
+    assert site.partage(*command, env=path).stdout == "ran\n"
 
 
 def test_the_judgement_is_that_of_the_loader(copy: pathlib.Path, tmp_path: pathlib.Path) -> None:
@@ -144,16 +144,16 @@ def test_the_judgement_is_that_of_the_loader(copy: pathlib.Path, tmp_path: pathl
     somebody = users.User(tmp_path, SOMEBODY)
     script = (
         "import os, subprocess, sys\n"
-        "from partage.local import reaching\n"
+        "from partage.local.run import fence_reach\n"
         "done = subprocess.run(\n"
         "    [sys.argv[1]], env={'LD_PRELOAD': '/no/library'}, capture_output=True, text=True)\n"
-        "print(not reaching.hindrance(sys.argv[1]), 'cannot be preloaded' in done.stderr)\n"
+        "print(not fence_reach.hindrance(sys.argv[1]), 'cannot be preloaded' in done.stderr)\n"
     )
     plain = somebody.python(script, copy)
     copy.chmod(0o4755)  # of root
     set_user = somebody.python(script, copy)
     os.chown(copy, SOMEBODY, SOMEBODY)
-    copy.chmod(0o6755)  # his own
+    copy.chmod(0o6755)  # of the user who runs it
     own = somebody.python(script, copy)
     copy.chmod(0o755)
     os.setxattr(copy, "security.capability", CAPABILITY)
@@ -170,10 +170,11 @@ def test_what_cannot_be_looked_into_is_not_trusted(
     users.need_root()
     copy.chmod(0o711)
     said = users.User(tmp_path, SOMEBODY).python(
-        "import sys; from partage.local import reaching; print(reaching.hindrance(sys.argv[1]))",
+        "import sys; from partage.local.run import fence_reach\n"
+        "print(fence_reach.hindrance(sys.argv[1]))",
         copy,
     )
-    assert said == f"{copy} cannot be looked into (Permission denied)"
+    assert said == f"{copy} cannot be read (Permission denied)"
 
 
 @pytest.mark.parametrize("size", [0, 3, 5, 30, 60, 64, 100])
@@ -182,7 +183,7 @@ def test_a_damaged_program_is_left_to_the_kernel(tmp_path: pathlib.Path, size: i
     program = tmp_path / "program"
     whole = pathlib.Path(shutil.which("echo") or "/bin/echo").read_bytes()
     program.write_bytes(whole[:size])
-    assert reaching.hindrance(str(program)) == ""
+    assert fence_reach.hindrance(str(program)) == ""
 
 
 _HEADER = b"\x7fELF\x02\x01\x01" + bytes(57)
@@ -202,4 +203,4 @@ def test_what_was_made_to_mislead_is_left_to_the_kernel(
     """It is read no further than the kernel would, and nothing is raised."""
     program = tmp_path / "program"
     program.write_bytes(content.ljust(100, b"\0"))
-    assert reaching.hindrance(str(program)) == ""
+    assert fence_reach.hindrance(str(program)) == ""

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.local import foreigners, sites
+from tests.local import foreign_programs, sites
 from tests.local.sites import Site
 
 
@@ -20,16 +20,16 @@ def _fit(site: Site, *options: object) -> tuple[int, list[str]]:
 
 def _fit_json(site: Site, *options: object) -> dict[str, Any]:
     done = site.partage("fit", *options, "-o", "json")
-    found: dict[str, Any] = json.loads(done.stdout)
-    assert (found["apiVersion"], found["kind"]) == ("output.partage.dev/v1", "Prospect")
-    assert done.returncode == (0 if found["fits"] else 1)
-    return found
+    prospect: dict[str, Any] = json.loads(done.stdout)
+    assert (prospect["apiVersion"], prospect["kind"]) == ("output.partage.dev/v1", "Prospect")
+    assert done.returncode == (0 if prospect["fits"] else 1)
+    return prospect
 
 
 def _waiting(site: Site, *options: object, name: str) -> subprocess.Popen[str]:
     """Somebody in the queue."""
     process = site.run(*options, "--name", name, command=["true"], stderr=subprocess.DEVNULL)
-    sites.eventually(lambda: name in site.names("waiting"))
+    sites.eventually(lambda: name in site.queued())
     return process
 
 
@@ -64,10 +64,10 @@ def test_a_limit_that_would_be_left_out_is_refused(site: Site) -> None:
 def test_limits_with_another_effect_are_warned_of(site: Site) -> None:
     """One line for each on standard error, by ``run`` and ``fit`` alike; and it goes on."""
     limits = "tke.cloud.tencent.com/qgpu-core=130,tke.cloud.tencent.com/qgpu-memory=5"
-    warning = "partage: --limits: 130 % and 5 GiB on 2 cards are in effect 65 % and 2 GiB on each"
-    asked = site.partage("fit", "--limits", limits)
+    warning = "partage: --limits: 130 % and 5 GiB on 2 cards become 65 % and 2 GiB on each"
+    fit = site.partage("fit", "--limits", limits)
     ran = site.partage("run", "--limits", limits, "--", "echo", "ran")
-    assert (asked.returncode, asked.stderr.splitlines()) == (0, [warning])
+    assert (fit.returncode, fit.stderr.splitlines()) == (0, [warning])
     assert (ran.returncode, ran.stdout) == (0, "ran\n")
     assert ran.stderr.splitlines().count(warning) == 1
 
@@ -95,18 +95,18 @@ def test_what_does_not_fit_now_is_said_with_who_is_in_the_way(site: Site) -> Non
             "  in the way: first, second",
         ],
     )
-    found = _fit_json(site, "--memory", "8GiB", "--card", "1")
-    assert (found["fits"], found["ever"], found["place"]) == (False, True, 1)
-    assert found["held_by"] == ["second"]
-    assert found["simulated"] is True
+    prospect = _fit_json(site, "--memory", "8GiB", "--card", "1")
+    assert (prospect["fits"], prospect["ever"], prospect["place"]) == (False, True, 1)
+    assert prospect["held_by"] == ["second"]
+    assert prospect["simulated"] is True
 
 
 def test_who_waits_counts_for_the_place(site: Site) -> None:
     """Behind one that waits it would be the second."""
     site.holding("--exclusive", "--card", "0", "--name", "holder")
     _waiting(site, "--exclusive", "--card", "0", name="next")
-    found = _fit_json(site, "--memory", "1GiB", "--card", "0")
-    assert (found["fits"], found["place"], found["held_by"]) == (False, 2, ["holder"])
+    prospect = _fit_json(site, "--memory", "1GiB", "--card", "0")
+    assert (prospect["fits"], prospect["place"], prospect["held_by"]) == (False, 2, ["holder"])
 
 
 def test_room_that_is_somebody_elses_turn_is_no_room(site: Site) -> None:
@@ -117,7 +117,7 @@ def test_room_that_is_somebody_elses_turn_is_no_room(site: Site) -> None:
     assert code == 1
     assert lines == [
         "1 card, 1024 MiB (simulated): does not fit now; it would be number 2 in the queue",
-        "  there is room, but it would delay late, who comes first",
+        "  there is room, but it would delay late, which comes first",
     ]
     assert _fit(site, "--memory", "1GiB")[0] == 0
 
@@ -125,9 +125,12 @@ def test_room_that_is_somebody_elses_turn_is_no_room(site: Site) -> None:
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        (["--memory", "17GiB"], "the largest card of node"),
-        (["--cards", "3", "--memory", "1GiB"], "it asks for 3 cards"),
-        (["--memory", "1GiB", "--model", "A100"], "it wants model A100;"),
+        (["--memory", "17GiB"], "the largest card of this machine has 16384 MiB"),
+        (["--cards", "3", "--memory", "1GiB"], "it asks for 3 cards; this machine has 2"),
+        (
+            ["--memory", "1GiB", "--model", "A100"],
+            "it asks for cards of model A100; this machine has Simulated",
+        ),
     ],
 )
 def test_what_never_fits_is_said(site: Site, options: list[str], reason: str) -> None:
@@ -137,25 +140,25 @@ def test_what_never_fits_is_said(site: Site, options: list[str], reason: str) ->
     assert code == 1
     assert first.endswith("(simulated): never fits on this machine")
     assert reason in second
-    found = _fit_json(site, *options)
-    assert (found["fits"], found["ever"], found["held_by"]) == (False, False, [])
-    assert found["place"] == 0, "it would not wait"
+    prospect = _fit_json(site, *options)
+    assert (prospect["fits"], prospect["ever"], prospect["held_by"]) == (False, False, [])
+    assert prospect["place"] == 0, "it would not wait"
 
 
 def test_foreign_processes_are_in_the_way_by_their_id(site: Site) -> None:
     """They have no name here."""
-    with foreigners.on(site) as strangers:
+    with foreign_programs.on(site) as strangers:
         stranger = strangers.using(10_000)
-        found = _fit_json(site, "--memory", "10GiB", "--card", "0")
-        assert found["ever"] is True
-        assert found["held_by"] == [f"process {stranger.pid}"]
+        prospect = _fit_json(site, "--memory", "10GiB", "--card", "0")
+        assert prospect["ever"] is True
+        assert prospect["held_by"] == [f"process {stranger.pid}"]
         assert _fit(site, "--memory", "10GiB")[0] == 0, "the other card is free"
 
 
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ([], "nothing is asked for; add --memory 4GiB, --compute 30%, or --exclusive"),
+        ([], "no share of a card is asked for; add --memory 4GiB, --compute 30%, or --exclusive"),
         (["--memory", "4"], "--memory: 4 has no unit; write 4GiB or 4MiB"),
         (["--memory", "4GiB", "--node", "a=2x16Gi"], "-f FILE is missing"),
     ],
@@ -170,12 +173,14 @@ def test_what_cannot_be_used_is_exit_code_2(site: Site, options: list[str], text
 def test_what_it_says_is_what_becomes_of_it(site: Site) -> None:
     """``partage run --no-wait`` gets the card that was named, or is refused for the same reason."""
     site.holding("--memory", "9GiB", "--card", "1")
-    asked = ("--memory", "8GiB")
-    (card,) = _fit_json(site, *asked)["cards"]
-    site.holding(*asked, "--name", "asked")
-    assert [each["index"] for each in site.view()["tenants"] if each["name"] == "asked"] == [card]
+    share = ("--memory", "8GiB")
+    (card,) = _fit_json(site, *share)["cards"]
+    site.holding(*share, "--name", "asked")
+    assert [tenant["index"] for tenant in site.view()["tenants"] if tenant["name"] == "asked"] == [
+        card
+    ]
     site.holding("--memory", "1GiB", "--card", "0")
-    found = _fit_json(site, *asked)
-    done = site.partage("run", *asked, "--no-wait", "--", "echo", "never")
+    prospect = _fit_json(site, *share)
+    done = site.partage("run", *share, "--no-wait", "--", "echo", "never")
     assert (done.returncode, done.stdout) == (75, "")
-    assert found["reason"] in done.stderr
+    assert prospect["reason"] in done.stderr

@@ -6,6 +6,7 @@ import contextlib
 import os
 import pathlib
 import pwd
+import shlex
 import signal
 import subprocess
 import sys
@@ -16,8 +17,10 @@ import pytest
 
 from partage.core.quantities import MIB
 from partage.devices import nvml
-from partage.local import entries, machine, processes
-from tests.local import foreigners, installations, sites
+from partage.fence import processes
+from partage.local.machine import machine
+from partage.local.state import entries
+from tests.local import foreign_programs, installations, sites
 from tests.local.sites import Site
 
 CARD_MIB, CONTEXT_MIB = 16 * 1024, 256
@@ -25,13 +28,13 @@ NO_WAIT = ("--no-wait", "--", "echo", "ran")
 
 
 @pytest.fixture
-def strangers(site: Site) -> Iterator[foreigners.Strangers]:
+def strangers(site: Site) -> Iterator[foreign_programs.Strangers]:
     """Those of a site."""
-    with foreigners.on(site) as made:
+    with foreign_programs.on(site) as made:
         yield made
 
 
-def test_their_memory_is_not_granted(site: Site, strangers: foreigners.Strangers) -> None:
+def test_their_memory_is_not_granted(site: Site, strangers: foreign_programs.Strangers) -> None:
     """What they have of a card, to the MiB and with their contexts, is taken; the rest is not."""
     strangers.using(6000)
     free_mib = CARD_MIB - 6000 - CONTEXT_MIB
@@ -43,12 +46,12 @@ def test_their_memory_is_not_granted(site: Site, strangers: foreigners.Strangers
     assert site.partage("run", *first, f"{free_mib}MiB", *NO_WAIT).stdout == "ran\n"
 
 
-def test_they_are_shown_as_foreign(site: Site, strangers: foreigners.Strangers) -> None:
+def test_they_are_shown_as_foreign(site: Site, strangers: foreign_programs.Strangers) -> None:
     """With the card, the process id, the user and the command."""
     stranger = strangers.using(100, card=1)
     view = site.view()
-    (found,) = view["foreign"]
-    assert found == {
+    (foreign,) = view["foreign"]
+    assert foreign == {
         "index": 1,
         "uuid": view["cards"][1]["uuid"],
         "pid": stranger.pid,
@@ -63,54 +66,58 @@ def test_they_are_shown_as_foreign(site: Site, strangers: foreigners.Strangers) 
 
 
 def test_a_card_that_they_fill_is_not_handed_out(
-    site: Site, strangers: foreigners.Strangers
+    site: Site, strangers: foreign_programs.Strangers
 ) -> None:
-    """Whoever comes gets another card, and then none."""
+    """New programs get another card, and then none."""
     strangers.using(CARD_MIB - CONTEXT_MIB, card=0)
     site.holding("--memory", "9GiB", "--name", "elsewhere")
-    assert [each["index"] for each in site.view()["tenants"]] == [1]
+    assert [tenant["index"] for tenant in site.view()["tenants"]] == [1]
     done = site.partage("run", "--memory", "8GiB", *NO_WAIT)
     assert done.returncode == 75
     assert "card 0 has 0 of 8192 MiB free" in done.stderr
 
 
-@pytest.mark.parametrize("asked", [("--compute", "30%"), ("--limits", "elasticgpu.io/gpu-core=20")])
+@pytest.mark.parametrize(
+    "options", [("--compute", "30%"), ("--limits", "elasticgpu.io/gpu-core=20")]
+)
 def test_a_card_that_they_fill_is_not_handed_out_for_its_time_alone(
-    site: Site, strangers: foreigners.Strangers, asked: tuple[str, str]
+    site: Site, strangers: foreign_programs.Strangers, options: tuple[str, str]
 ) -> None:
     """Without memory nothing runs there, even if nobody set any aside."""
     strangers.using(CARD_MIB - CONTEXT_MIB, card=0)
-    site.holding(*asked, "--name", "elsewhere")
-    assert [each["index"] for each in site.view()["tenants"]] == [1]
-    done = site.partage("run", *asked, "--card", "0", *NO_WAIT)
+    site.holding(*options, "--name", "elsewhere")
+    assert [tenant["index"] for tenant in site.view()["tenants"]] == [1]
+    done = site.partage("run", *options, "--card", "0", *NO_WAIT)
     assert done.returncode == 75
     assert "card 0 has no memory free" in done.stderr
 
 
-def test_an_exclusive_card_is_one_without_them(site: Site, strangers: foreigners.Strangers) -> None:
+def test_an_exclusive_card_is_one_without_them(
+    site: Site, strangers: foreign_programs.Strangers
+) -> None:
     """However little they have of it."""
     strangers.using(1, card=0)
     site.holding("--exclusive", "--name", "alone")
-    assert [each["index"] for each in site.view()["tenants"]] == [1]
+    assert [tenant["index"] for tenant in site.view()["tenants"]] == [1]
     done = site.partage("run", "--exclusive", *NO_WAIT)
     assert done.returncode == 75
     assert "card 0 is in use, card 1 is taken whole" in done.stderr
 
 
 def test_they_are_not_taken_for_a_reason_to_give_up(
-    site: Site, strangers: foreigners.Strangers
+    site: Site, strangers: foreign_programs.Strangers
 ) -> None:
     """What fits on the empty card waits for them; it is not refused for ever."""
     strangers.using(6000)
-    asked = ("run", "--card", "0", "--memory", "16GiB")
-    assert site.partage(*asked, *NO_WAIT).returncode == 75
+    command = ("run", "--card", "0", "--memory", "16GiB")
+    assert site.partage(*command, *NO_WAIT).returncode == 75
 
 
-def test_who_waits_starts_when_they_end(site: Site, strangers: foreigners.Strangers) -> None:
-    """Nobody rings: they have no lease; the first of the queue looks by himself."""
+def test_who_waits_starts_when_they_end(site: Site, strangers: foreign_programs.Strangers) -> None:
+    """Nobody rings: they have no lease; the first of the queue looks by itself."""
     stranger = strangers.using(8000)
     waiter = site.run("--card", "0", "--memory", "10GiB", "--name", "w", command=["echo", "ran"])
-    sites.eventually(lambda: site.names("waiting") == ["w"])
+    sites.eventually(lambda: site.queued() == ["w"])
     assert waiter.poll() is None
     stranger.kill()
     out, _ = waiter.communicate(timeout=sites.PATIENCE_S)
@@ -118,7 +125,7 @@ def test_who_waits_starts_when_they_end(site: Site, strangers: foreigners.Strang
 
 
 def test_what_they_took_after_the_grant_is_shown_as_missing(
-    site: Site, strangers: foreigners.Strangers
+    site: Site, strangers: foreign_programs.Strangers
 ) -> None:
     """A card that was granted and then filled by others has less than nothing free."""
     site.holding("--card", "0", "--memory", "12GiB")
@@ -128,9 +135,9 @@ def test_what_they_took_after_the_grant_is_shown_as_missing(
 
 def test_own_processes_are_never_foreign(site: Site, tmp_path: pathlib.Path) -> None:
     """Neither the program nor its children, nor theirs, nor one that has left them all."""
-    hold = f"{sys.executable} {sites.PROGRAM} hold 100"
-    daemon = f"{sys.executable} {sites.PROGRAM} daemon 100 {tmp_path}/daemon"
-    script = f"{daemon}; sh -c '{hold} & {hold} & wait' & {hold}"
+    hold = _shell("hold", "100")
+    children = shlex.quote(f"{hold} & {hold} & wait")
+    script = f"{_shell('daemon', '100', f'{tmp_path}/daemon')}; sh -c {children} & {hold}"
     program = site.run("--memory", "2GiB", command=["sh", "-c", script], start_new_session=True)
     try:
         _await_processes(site, 4)
@@ -142,19 +149,24 @@ def test_own_processes_are_never_foreign(site: Site, tmp_path: pathlib.Path) -> 
             os.kill(int((tmp_path / "daemon").read_text()), signal.SIGKILL)
 
 
+def _shell(*words: str) -> str:
+    """A program that uses its card, as a shell reads it."""
+    return shlex.join([sys.executable, str(sites.PROGRAM), *words])
+
+
 def _await_processes(site: Site, count: int) -> None:
-    def there() -> bool:
+    def as_many() -> bool:
         tenants = site.view()["tenants"]
         return bool(tenants) and len(tenants[0]["processes"]) == count
 
-    sites.eventually(there)
+    sites.eventually(as_many)
 
 
 def test_own_children_are_ours_without_a_fence(site: Site, tmp_path: pathlib.Path) -> None:
     """By descent alone, where no fence knows them."""
     site.environment |= installations.without_library(tmp_path)
-    hold = f"{sys.executable} {sites.PROGRAM} hold 100"
-    command = ["sh", "-c", f"sh -c '{hold}; true'; true"]
+    children = shlex.quote(f"{_shell('hold', '100')}; true")
+    command = ["sh", "-c", f"sh -c {children}; true"]
     share = ("--memory", "2GiB", "--fence", "advisory")
     program = site.run(*share, command=command, start_new_session=True)
     try:
@@ -172,14 +184,14 @@ def test_who_has_ended_since_the_driver_was_asked_is_not_foreign(site: Site) -> 
     stranger = subprocess.Popen(["sleep", "600"])
     try:
         seen = _seen(machine.Present("GPU-0", stranger.pid, 5 * MIB))
-        assert [f.pid for f in machine.understood(seen, (), site.place()).foreign] == [stranger.pid]
+        assert [f.pid for f in machine.understood(seen, (), site.state()).foreign] == [stranger.pid]
         stranger.kill()
-        sites.eventually(lambda: (found := processes.stat(stranger.pid)) and found.ended)
-        assert machine.understood(seen, (), site.place()).foreign == ()
+        sites.eventually(lambda: (facts := processes.stat(stranger.pid)) and facts.ended)
+        assert machine.understood(seen, (), site.state()).foreign == ()
     finally:
         stranger.kill()
         stranger.wait()
-    assert machine.understood(seen, (), site.place()).foreign == ()
+    assert machine.understood(seen, (), site.state()).foreign == ()
 
 
 def test_where_the_driver_does_not_tell_they_have_what_nobody_else_has(site: Site) -> None:
@@ -190,9 +202,9 @@ def test_where_the_driver_does_not_tell_they_have_what_nobody_else_has(site: Sit
         machine.Present("GPU-0", os.getpid(), None),
         machine.Present("GPU-0", ours.pid, 300 * MIB),
     )
-    found = machine.understood(_seen(*present), living, site.place())
-    assert [each.pid for each in found.foreign] == [os.getpid()]
-    assert found.node.cards[0].foreign_memory_mib == 700
+    this_machine = machine.understood(_seen(*present), living, site.state())
+    assert [process.pid for process in this_machine.foreign] == [os.getpid()]
+    assert this_machine.node.cards[0].foreign_memory_mib == 700
 
 
 def _moved(site: Site, uuid: str) -> entries.Entry:

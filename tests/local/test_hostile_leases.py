@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from partage.fence import locks, roots, tenants
-from tests.local import foreigners, sites
+from partage.fence.store import locks, roots, tenants
+from tests.local import foreign_programs, sites
 
 TOKENS = ("00000000deadbeef", "11111111deadbeef")
 TOKEN = TOKENS[0]
@@ -43,7 +43,7 @@ SPOILT: dict[str, Spoil] = {
 def test_a_lease_that_makes_no_sense_stops_nobody(site: sites.Site, spoil: Spoil) -> None:
     """Whatever a lease says, locked or not, others run and look, while somebody waits."""
     site.holding("--memory", "4GiB", "--card", 0, "--name", "honest")
-    folder = site.place().leases
+    folder = site.state().leases
     (honest,) = folder.iterdir()
     for token in TOKENS:
         entry = json.loads(honest.read_text())
@@ -54,14 +54,14 @@ def test_a_lease_that_makes_no_sense_stops_nobody(site: sites.Site, spoil: Spoil
     with (folder / TOKENS[0]).open("r+") as locked:
         assert locks.take(locked.fileno(), 0)
         site.run("--exclusive", "--card", 0, "--name", "waits", command=["true"])
-        sites.eventually(lambda: "waits" in site.names("waiting"))
+        sites.eventually(lambda: "waits" in site.queued())
 
         _all_is_well(site)
 
 
 def test_a_lease_that_is_nested_without_end_stops_nobody(site: sites.Site) -> None:
     """A hundred thousand brackets are no entry."""
-    (site.place().leases / TOKEN).write_text('{"x":' + "[" * 100_000)
+    (site.state().leases / TOKEN).write_text('{"x":' + "[" * 100_000)
 
     _all_is_well(site)
 
@@ -80,7 +80,7 @@ def test_what_is_no_file_of_ours_is_no_lease(
     site: sites.Site, make: Callable[[pathlib.Path], object]
 ) -> None:
     """Nobody waits for a pipe's other end, or reads a terabyte."""
-    make(site.place().leases / TOKEN)
+    make(site.state().leases / TOKEN)
 
     _all_is_well(site)
 
@@ -88,7 +88,7 @@ def test_what_is_no_file_of_ours_is_no_lease(
 def test_a_fence_that_somebody_damaged_stops_nobody(site: sites.Site) -> None:
     """Its seat at the card is not known any more, and nobody else gets it."""
     site.holding("--memory", "1GiB", "--card", 0, "--name", "evil")
-    root = roots.find(site.place().fence)
+    root = roots.find(site.state().fence)
     (evil,) = tenants.names(root)
     sitting = tenants.read(root, evil).seats
     os.truncate(root.tenants / evil / "limits", 10)
@@ -99,14 +99,14 @@ def test_a_fence_that_somebody_damaged_stops_nobody(site: sites.Site) -> None:
 
 
 def test_a_process_id_that_came_again_is_a_stranger(site: sites.Site) -> None:
-    """Who has the id of a program, but not its start, is foreign, and what he uses counts."""
+    """With the id of a program, but another start, it is foreign, and what it uses counts."""
     site.holding("--memory", "4GiB", "--card", 0, "--name", "honest")
-    (lease,) = site.place().leases.iterdir()
-    with foreigners.Strangers(site).using(2048) as stranger:
+    (lease,) = site.state().leases.iterdir()
+    with foreign_programs.Strangers(site).using(2048) as stranger:
         entry = json.loads(lease.read_text())
         lease.write_text(json.dumps(entry | {"pid": stranger.pid}))
         try:
-            assert [each["pid"] for each in site.view()["foreign"]] == [stranger.pid]
+            assert [row["pid"] for row in site.view()["foreign"]] == [stranger.pid]
         finally:
             stranger.kill()
 
@@ -120,5 +120,5 @@ def _all_is_well(site: sites.Site) -> None:
     ran = site.partage("run", "--memory", "1GiB", "--card", 1, "--", "echo", "runs")
     assert (ran.returncode, ran.stdout) == (0, "runs\n"), ran.stderr
     examined = site.partage("doctor")
-    assert "mistake in Partage" not in examined.stdout
+    assert "bug in Partage" not in examined.stdout
     assert not examined.stderr

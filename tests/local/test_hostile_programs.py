@@ -6,12 +6,12 @@ import sys
 
 import pytest
 
-from tests import simulated
+from tests import simulated_machines
 from tests.local import sites
 
 LEAVING = (  # as sudo does; of the loader's variables, the simulated driver needs one
     *("env", "-u", "LD_PRELOAD", "-u", "PARTAGE_LIMITS"),
-    f"LD_LIBRARY_PATH={simulated.LIBRARIES}",
+    f"LD_LIBRARY_PATH={simulated_machines.LIBRARIES}",
 )
 
 

@@ -44,7 +44,7 @@ def test_a_row_that_makes_no_sense_is_put_right(site: sites.Site, change: str) -
 
 @pytest.mark.parametrize("change", DAMAGED.values(), ids=DAMAGED)
 def test_a_ledger_that_cannot_go_on_says_what_to_do(site: sites.Site, change: str) -> None:
-    """It is moved away, and who runs is found again by his lease."""
+    """It is moved away, and running programs are found again by their leases."""
     site.holding("--memory", "12GiB", "--card", 0, "--name", "honest")
     _write(site, change)
 
@@ -53,11 +53,11 @@ def test_a_ledger_that_cannot_go_on_says_what_to_do(site: sites.Site, change: st
     assert "move it away" in refused.stderr
     assert "Traceback" not in refused.stderr
 
-    site.place().ledger.rename(site.folder / "damaged.db")
+    site.state().ledger.rename(site.folder / "damaged.db")
     full = site.partage("run", "--no-wait", "--memory", "8GiB", "--card", 0, "--", "true")
     assert full.returncode == 75, full.stderr
 
 
 def _write(site: sites.Site, change: str) -> None:
-    with contextlib.closing(sqlite3.connect(site.place().ledger)) as connection:
+    with contextlib.closing(sqlite3.connect(site.state().ledger)) as connection:
         connection.executescript(change)

@@ -6,6 +6,7 @@ import os
 import pathlib
 import resource
 import subprocess
+import sys
 
 import pytest
 
@@ -23,6 +24,24 @@ def test_it_runs_where_few_files_may_be_open(site: sites.Site) -> None:
     )
 
     assert (done.returncode, done.stdout) == (0, "runs\n"), done.stderr
+
+
+@pytest.mark.parametrize("files", [6, 8, 10, 11, 12])
+def test_a_limit_of_files_that_is_too_low_is_told(site: sites.Site, files: int) -> None:
+    """As what it is, with the command that raises it: nothing is wrong with the ledger."""
+    # Not by its script: in a path with a blank that is one of the shell's, which needs files, too.
+    done = subprocess.run(
+        [sys.executable, "-c", "from partage.cli.main import main; main()", *RUN, "true"],
+        env=site.environment,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (files, files)),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 1
+    assert f"this process may not have more than {files} files open; raise the limit" in done.stderr
+    assert "`ulimit -n 1024`" in done.stderr
 
 
 def test_it_runs_without_standard_files(site: sites.Site, tmp_path: pathlib.Path) -> None:
@@ -59,7 +78,7 @@ def test_it_runs_where_nothing_can_be_told(site: sites.Site) -> None:
     holder = site.holding("--exclusive", "--cards", "2")
     with pathlib.Path("/dev/full").open("w") as full:
         waiting = site.start("run", "--exclusive", "--", "echo", "runs", stderr=full)
-    sites.eventually(lambda: site.names("waiting"))
+    sites.eventually(site.queued)
     holder.kill()
 
     assert waiting.communicate(timeout=sites.PATIENCE_S)[0] == "runs\n"

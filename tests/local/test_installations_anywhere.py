@@ -18,15 +18,15 @@ RUN = "import sys; sys.path.insert(0, sys.argv.pop(1)); from partage.cli import 
 @pytest.mark.parametrize("name", ["with a blank", "with:a:colon", "with; both: of them"])
 def test_a_limit_holds(tmp_path: Path, name: str) -> None:
     """The loader's lists cannot quote; so what they name is not where the installation is."""
-    place = tmp_path / name
+    state = tmp_path / name
     ignored = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(Path(partage.__file__).parent, place / "partage", ignore=ignored)
+    shutil.copytree(Path(partage.__file__).parent, state / "partage", ignore=ignored)
     site = sites.Site(tmp_path)
 
     def run(mib: int) -> subprocess.CompletedProcess[str]:
         program = [sys.executable, str(sites.PROGRAM), "try", str(mib)]
         return subprocess.run(
-            [sys.executable, "-c", RUN, str(place), "run", "--memory", "1GiB", "--", *program],
+            [sys.executable, "-c", RUN, str(state), "run", "--memory", "1GiB", "--", *program],
             env=site.environment,
             capture_output=True,
             text=True,

@@ -14,8 +14,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from partage.fence import locks
-from partage.local import leases, processes
+from partage.fence import processes
+from partage.fence.store import locks
+from partage.local.state import leases
 from tests.local import sites
 from tests.local.sites import Site
 
@@ -41,13 +42,13 @@ def others() -> Iterator[list[int]]:
 
 def _free_mib(site: Site) -> int:
     """What can be granted of the first card."""
-    found: int = site.view()["cards"][0]["free_mib"]
-    return found
+    free_mib: int = site.view()["cards"][0]["free_mib"]
+    return free_mib
 
 
 def _ended(pid: int) -> bool:
-    found = processes.stat(pid)
-    return found is None or found.ended
+    kernel_facts = processes.stat(pid)
+    return kernel_facts is None or kernel_facts.ended
 
 
 def test_a_child_that_lives_on_keeps_the_grant(site: Site, others: list[int]) -> None:
@@ -71,9 +72,9 @@ def test_a_program_that_closes_all_files_keeps_its_grant(site: Site) -> None:
     assert program.stdout is not None
     assert program.stdout.readline() == "closed\n"
     (token,) = leases.tokens(site.folder / "leases")
-    found = leases.find(site.folder / "leases", token)
-    assert found is not None
-    assert not found.locked
+    lease_file = leases.find(site.folder / "leases", token)
+    assert lease_file is not None
+    assert not lease_file.locked
     assert site.names() == [f"{pathlib.Path(sys.executable).name}-1"]
     assert site.partage("run", *SHARE, "--no-wait", "--", "true").returncode == 75
     program.kill()
@@ -94,7 +95,7 @@ def test_a_daemon_that_uses_cuda_keeps_the_grant(
     daemon = int(said.read_text())
     others.append(daemon)
     view = site.view()
-    assert [each["name"] for each in view["tenants"]] == ["daemon"]
+    assert [tenant["name"] for tenant in view["tenants"]] == ["daemon"]
     assert view["tenants"][0]["processes"] == [daemon]
     assert view["foreign"] == []
     assert site.partage("run", *SHARE, "--no-wait", "--", "true").returncode == 75
@@ -171,8 +172,8 @@ def test_who_may_only_read_a_lease_cannot_keep_it(site: Site) -> None:
     program.kill()
     program.wait()
     with (site.folder / "leases" / token).open("rb") as reader:
-        asked = struct.pack("hhqqi0q", fcntl.F_RDLCK, os.SEEK_SET, 0, 1, 0)
-        fcntl.fcntl(reader, fcntl.F_OFD_SETLK, asked)
+        lock = struct.pack("hhqqi0q", fcntl.F_RDLCK, os.SEEK_SET, 0, 1, 0)
+        fcntl.fcntl(reader, fcntl.F_OFD_SETLK, lock)
         with (site.folder / "leases" / token).open("rb") as other:
             assert locks.held(other.fileno(), 0), "somebody has a lock"
             assert not locks.written(other.fileno(), 0)
@@ -185,7 +186,7 @@ def test_who_waits_and_is_killed_leaves_the_queue(site: Site) -> None:
     """A place in the queue is a lease like any other."""
     site.holding(*SHARE, "--name", "holder")
     waiter = site.run(*SHARE, "--name", "waiter", command=["true"], stderr=subprocess.DEVNULL)
-    sites.eventually(lambda: site.names("waiting") == ["waiter"])
+    sites.eventually(lambda: site.queued() == ["waiter"])
     waiter.kill()
     waiter.wait()
     assert site.names("waiting") == []

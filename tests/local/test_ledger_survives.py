@@ -6,15 +6,18 @@ import contextlib
 import json
 import os
 import pathlib
+import shlex
 import shutil
 import signal
 import sqlite3
 import subprocess
+import threading
 
 import pytest
 
 from partage.core import errors
-from partage.local import databases, ledger, schema, sweeping
+from partage.local.ledger import database, ledger, liveness, schema
+from partage.local.state import location
 from tests import disks, leaving_out
 from tests.local import sites
 
@@ -22,12 +25,12 @@ NEWER = (*schema.STEPS, "ALTER TABLE entries ADD COLUMN note TEXT NOT NULL DEFAU
 
 
 def test_a_newer_partage_brings_the_ledger_up_to_date_and_loses_nobody(site: sites.Site) -> None:
-    """Who runs is still there afterwards, and has what he had."""
+    """Programs that run are still there afterwards, and have what they had."""
     site.holding("--memory", "4GiB", "--name", "old")
     with site.book() as book:
         before = book.all()
 
-    with ledger.opened(site.place(), NEWER) as book:
+    with ledger.opened(site.state(), NEWER) as book:
         after = book.all()
 
     assert before == after
@@ -37,31 +40,31 @@ def test_a_newer_partage_brings_the_ledger_up_to_date_and_loses_nobody(site: sit
 def test_an_older_partage_leaves_a_newer_ledger_alone(site: sites.Site) -> None:
     """It says which version it knows, starts nothing, and changes nothing."""
     site.holding("--memory", "4GiB", "--name", "old")
-    with ledger.opened(site.place(), NEWER) as book:
+    with ledger.opened(site.state(), NEWER) as book:
         before = book.all()
 
     refused = site.partage("run", "--memory", "1GiB", "--", "echo", "ran")
 
     assert refused.returncode == 1
     assert refused.stdout == ""
-    assert "is of version 2, and this Partage knows 1" in refused.stderr
+    assert "has version 2, and this Partage supports up to 1" in refused.stderr
     assert "upgrade this one" in refused.stderr
-    with ledger.opened(site.place(), NEWER) as book:
+    with ledger.opened(site.state(), NEWER) as book:
         assert book.all() == before
 
 
 def test_one_who_waits_notices_that_the_ledger_became_newer(site: sites.Site) -> None:
-    """He was started by the older Partage; he goes with a clear text, and writes no old rows."""
+    """The older Partage started it; it goes with a clear text, and writes no old rows."""
     holder = site.holding("--memory", "16GiB", "--cards", "2")
     waiter = site.run("--memory", "4GiB", "--name", "late", command=["echo", "ran"])
-    sites.eventually(lambda: site.names("waiting") == ["late"])
-    with ledger.opened(site.place(), NEWER):
+    sites.eventually(lambda: site.queued() == ["late"])
+    with ledger.opened(site.state(), NEWER):
         holder.kill()
         out, err = waiter.communicate(timeout=sites.PATIENCE_S)
 
     assert waiter.returncode == 1
     assert out == ""
-    assert "is of version 2, and this Partage knows 1" in err
+    assert "has version 2, and this Partage supports up to 1" in err
 
 
 def test_two_make_the_same_ledger_at_once(tmp_path: pathlib.Path) -> None:
@@ -78,8 +81,21 @@ def test_two_make_the_same_ledger_at_once(tmp_path: pathlib.Path) -> None:
     ] == [("ran\n", 0)] * 10, outputs
 
 
+def test_a_ledger_that_somebody_makes_just_now_is_waited_for(tmp_path: pathlib.Path) -> None:
+    """SQLite itself would not wait for one who writes into a file that is not in WAL mode yet."""
+    state = location.opened(tmp_path / "state")
+    first = sqlite3.connect(state.ledger, isolation_level=None, check_same_thread=False)
+    first.execute("BEGIN IMMEDIATE")
+    release = threading.Timer(0.2, first.execute, ["ROLLBACK"])
+    release.start()
+    with ledger.opened(state) as book:
+        assert book.all() == []
+    release.join()
+    first.close()
+
+
 def test_a_full_disk_is_told_and_loses_nothing(tmp_path: pathlib.Path) -> None:
-    """Nothing is started or granted; who runs keeps his share; with room again all is well."""
+    """Nothing is started or granted; programs keep their shares; with room again all is well."""
     with disks.small(tmp_path / "disk") as disk:
         site = sites.Site(disk, state=str(tmp_path / "machine"))
         try:
@@ -108,7 +124,7 @@ def test_the_queue_can_be_left_while_the_disk_is_full(tmp_path: pathlib.Path) ->
         try:
             site.holding("--memory", "16GiB", "--cards", "2", "--name", "holder")
             waiter = site.run("--memory", "1GiB", "--name", "waiter", command=["true"])
-            sites.eventually(lambda: site.names("waiting") == ["waiter"])
+            sites.eventually(lambda: site.queued() == ["waiter"])
             disks.fill(disk / "filler")
             waiter.send_signal(signal.SIGINT)
             _, err = waiter.communicate(timeout=sites.PATIENCE_S)
@@ -121,7 +137,7 @@ def test_the_queue_can_be_left_while_the_disk_is_full(tmp_path: pathlib.Path) ->
 
 
 def test_a_read_only_disk_is_told_and_can_still_be_looked_at(tmp_path: pathlib.Path) -> None:
-    """Nothing is started; who runs is still seen, by his lease, and the problem beside him."""
+    """Nothing is started; running programs are still seen, by their leases, with the problem."""
     site = sites.Site(tmp_path, state=str(tmp_path / "machine"))
     try:
         _try_read_only(site)
@@ -140,7 +156,7 @@ def _try_read_only(site: sites.Site) -> None:
     assert "nothing was granted or changed" in refused.stderr
     assert "Traceback" not in refused.stderr
     view = json.loads(seen.stdout)
-    assert [each["name"] for each in view["tenants"]] == ["old"]
+    assert [tenant["name"] for tenant in view["tenants"]] == ["old"]
     assert site.partage("run", "--memory", "1GiB", "--", "echo", "ran").stdout == "ran\n"
 
 
@@ -151,7 +167,7 @@ def test_after_a_reboot_nobody_is_left(site: sites.Site, tmp_path: pathlib.Path)
     anew.write_text("11111111-2222-3333-4444-555555555555\n", "ascii")
     script = (
         f"mount --bind {anew} /proc/sys/kernel/random/boot_id && "
-        f"{sites.PARTAGE} run --memory 16GiB --cards 2 --no-wait -- echo ran"
+        f"{shlex.quote(str(sites.PARTAGE))} run --memory 16GiB --cards 2 --no-wait -- echo ran"
     )
 
     done = _apart(site, script)
@@ -160,9 +176,9 @@ def test_after_a_reboot_nobody_is_left(site: sites.Site, tmp_path: pathlib.Path)
 
 
 def test_a_damaged_ledger_can_be_moved_away(site: sites.Site) -> None:
-    """The text says so; who runs is found again by his lease, with the same share."""
+    """The text says so; running programs are found again by their leases, with the same shares."""
     site.holding("--memory", "10GiB", "--name", "old")
-    path = site.place().ledger
+    path = site.state().ledger
     for file in path.parent.glob("ledger.db*"):
         file.write_bytes(b"no ledger at all, but long enough to be looked at" * 100)
 
@@ -184,7 +200,7 @@ def test_those_who_wait_go_on_with_the_ledger_that_is_there(site: sites.Site) ->
         site.run("--memory", "16GiB", "--name", name, command=["sh", "-c", "echo ran; sleep 600"])
         for name in ("first", "second", "third")
     ]
-    sites.eventually(lambda: len(site.names("waiting")) == 3)
+    sites.eventually(lambda: len(site.queued()) == 3)
     last = site.names("waiting")[-1]
     for file in site.folder.glob("ledger.db*"):
         file.rename(site.folder.parent / f"old-{file.name}")
@@ -211,14 +227,14 @@ def test_those_who_wait_go_on_with_the_ledger_that_is_there(site: sites.Site) ->
 def test_a_row_that_somebody_changed_is_put_right(site: sites.Site, change: str) -> None:
     """The lease of its owner is believed: nobody's grant is released by writing to the ledger."""
     site.holding("--memory", "10GiB", "--name", "old")
-    with contextlib.closing(sqlite3.connect(site.place().ledger)) as connection, connection:
+    with contextlib.closing(sqlite3.connect(site.state().ledger)) as connection, connection:
         connection.execute(change)
 
-    asked = site.partage("run", "--memory", "10GiB", "--cards", "2", "--no-wait", "--", "true")
+    refused = site.partage("run", "--memory", "10GiB", "--cards", "2", "--no-wait", "--", "true")
 
-    assert asked.returncode == 75
+    assert refused.returncode == 75
     with site.book() as book:
-        (entry,) = sweeping.look(site.place(), book.all()).living
+        (entry,) = liveness.look(site.state(), book.all()).living
         assert entry.container is not None
         assert entry.container.shares[0].memory_mib == 10240
 
@@ -240,7 +256,7 @@ def test_nothing_is_written_by_a_decision_that_fails(site: sites.Site) -> None:
 
 def test_an_error_of_sqlite_is_told_with_what_to_do(tmp_path: pathlib.Path) -> None:
     """Every kind that can happen to a user has its own words."""
-    with pytest.raises(errors.LedgerError, match="cannot be opened"), databases.explained(tmp_path):
+    with pytest.raises(errors.LedgerError, match="cannot be opened"), database.explained(tmp_path):
         sqlite3.connect(tmp_path / "no" / "where")
 
 
@@ -248,7 +264,7 @@ def _read_only(site: sites.Site, arguments: str) -> subprocess.CompletedProcess[
     """The command where the ledger's disk is read-only, while programs elsewhere have it open."""
     where = site.folder
     mounted = f"mount --bind {where} {where} && mount -o remount,bind,ro {where}"
-    return _apart(site, f"{mounted} && {sites.PARTAGE} {arguments}")
+    return _apart(site, f"{mounted} && {shlex.quote(str(sites.PARTAGE))} {arguments}")
 
 
 def _apart(site: sites.Site, script: str) -> subprocess.CompletedProcess[str]:

@@ -6,6 +6,7 @@ import collections
 import contextlib
 import pathlib
 import random
+import shlex
 import signal
 import subprocess
 import sys
@@ -17,8 +18,9 @@ import msgspec
 import pytest
 
 from partage.core import cards, grants
-from partage.fence import roots, tenants
-from partage.local import leases, processes
+from partage.fence import processes
+from partage.fence.store import roots, tenants
+from partage.local.state import leases
 from tests.local import sites
 
 RUNS, KILLED, CARD_MIB = 200, 60, 16 * 1024
@@ -30,7 +32,7 @@ class Living(msgspec.Struct, frozen=True):
 
     pid: int
     started_ticks: int
-    told: tuple[str, ...]  # its name and its shares, as its environment has them
+    name_and_shares: tuple[str, ...]  # its name and its shares, as its environment has them
 
 
 def test_no_card_is_over_and_every_survivor_runs_exactly_once(tmp_path: pathlib.Path) -> None:
@@ -72,7 +74,7 @@ def test_nothing_is_left_behind(site: sites.Site) -> None:
     assert site.partage("run", "--memory", "1GiB", "--", "true").returncode == 0
 
     left = site.partage(
-        "run", "--memory", "1GiB", "--name", "last", "--", "ls", site.place().leases
+        "run", "--memory", "1GiB", "--name", "last", "--", "ls", site.state().leases
     )
 
     assert len(left.stdout.split()) == 1  # its own
@@ -84,11 +86,11 @@ def _left(site: sites.Site) -> tuple[list[str], int, int]:
     """Who is in the ledger, and how many leases and fences there are, when one more has run."""
     command = ("run", "--memory", "1GiB", "--name", "last", "--", "true")
     assert site.partage(*command).returncode == 0
-    place = site.place()
+    state = site.state()
     with site.book() as book:
         names = [entry.name for entry in book.all()]
-    fenced = tenants.names(roots.find(place.fence))
-    return names, len(leases.tokens(place.leases)), len(fenced)
+    fenced = tenants.names(roots.find(state.fence))
+    return names, len(leases.tokens(state.leases)), len(fenced)
 
 
 def _started(
@@ -103,7 +105,7 @@ def _started(
         options += ["--cards", "2"]
     work = f"sleep {chance.uniform(0.1, 0.8):.2f}"
     if number % 20 == 0:
-        work = f"{sys.executable} {sites.PROGRAM} try 256"
+        work = shlex.join([sys.executable, str(sites.PROGRAM), "try", "256"])
     return site.run(
         *options,
         command=["sh", "-c", f"echo $PARTAGE_NAME >> {ran}; {work}"],
@@ -139,9 +141,10 @@ class _Samples:
         with site.book() as book:
             granted = [entry.grant for entry in book.all() if entry.grant is not None]
         self._check("ledger", _sums(granted))
-        before, after = _living(), _living()
-        both = {each.told: each for each in before & after}  # they lived at the same moment
-        self._check("processes", _told(both))
+        before, after = _living(site), _living(site)
+        alive = before & after  # they lived at the same moment
+        both = {process.name_and_shares: process for process in alive}
+        self._check("processes", _card_sums(both))
         self.busiest = max(self.busiest, len(both))
         self.taken += 1
 
@@ -182,22 +185,23 @@ def _sums(granted: list[grants.Grant]) -> dict[str, tuple[int, int]]:
     return sums
 
 
-def _living() -> set[Living]:
-    """Programs that run with a share, as their environments say."""
-    found = set()
+def _living(site: sites.Site) -> set[Living]:
+    """Programs that run with a share of the site, as their environments say."""
+    living = set()
     for folder in pathlib.Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             texts = (folder / "environ").read_bytes().decode(errors="replace").split("\0")
-            told = dict(text.partition("=")[::2] for text in texts)
+            environment = dict(text.partition("=")[::2] for text in texts)
             stat = processes.stat(int(folder.name))
-            if told.get("PARTAGE_NAME", "").startswith("job-") and stat and not stat.ended:
-                shares = tuple(told.get(name, "") for name in FIELDS)
-                found.add(Living(int(folder.name), stat.started_ticks, shares))
-    return found
+            is_of_site = environment.get("PARTAGE_STATE") == str(site.folder)
+            if is_of_site and "PARTAGE_NAME" in environment and stat and not stat.ended:
+                shares = tuple(environment.get(name, "") for name in FIELDS)
+                living.add(Living(int(folder.name), stat.started_ticks, shares))
+    return living
 
 
-def _told(living: dict[tuple[str, ...], Living]) -> dict[str, tuple[int, int]]:
-    """What they were told, added up by card; processes of one program count once."""
+def _card_sums(living: dict[tuple[str, ...], Living]) -> dict[str, tuple[int, int]]:
+    """The shares in their environments, added up by card; processes of one program count once."""
     sums: dict[str, tuple[int, int]] = {}
     for _, memory, compute in living:
         percents = dict(part.split("=") for part in compute.split(",") if part)

@@ -1,4 +1,4 @@
-"""Programs that wait: who comes first starts first, and whoever leaves the queue leaves nothing."""
+"""Programs that wait: the first to come starts first, and one that leaves leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ import signal
 import subprocess
 import sys
 import termios
+import time
 
-from partage.local import bells, leases
-from tests.local import foreigners, sites
+from partage.local.ledger import ledger
+from partage.local.queue import wakeup
+from partage.local.state import leases
+from tests.local import foreign_programs, sites
 
 
 def _waiting(site: sites.Site, *options: object, name: str) -> subprocess.Popen[str]:
@@ -21,7 +24,7 @@ def _waiting(site: sites.Site, *options: object, name: str) -> subprocess.Popen[
     log = site.folder.parent / "order"
     command = ["sh", "-c", f"echo {name} >> {log}; sleep 0.3"]
     process = site.run("--name", name, *options, command=command)
-    sites.eventually(lambda: name in site.names("waiting"))
+    sites.eventually(lambda: name in site.queued())
     return process
 
 
@@ -41,7 +44,7 @@ def test_equals_start_in_the_order_in_which_they_came(site: sites.Site) -> None:
 
 
 def test_priority_comes_first(site: sites.Site) -> None:
-    """Whoever came last with the highest priority starts first, and the lowest starts last."""
+    """The last to come, with the highest priority, starts first, and the lowest starts last."""
     holder = site.holding("--exclusive", "--cards", "2")
     waiting = [
         _waiting(site, "--exclusive", "--card", 0, "--priority", priority, name=name)
@@ -66,9 +69,9 @@ def test_a_small_one_passes_where_it_delays_nobody_and_waits_where_it_would(
     passed = site.partage("run", "--memory", "4GiB", "--no-wait", "--", "echo", "ran")
     refused = site.partage("run", "--memory", "5GiB", "--no-wait", "--", "echo", "ran")
 
-    assert passed.stdout == "ran\n"  # 12 and 4 are 16, whoever ends
+    assert passed.stdout == "ran\n"  # 12 and 4 are 16, whichever ends
     assert refused.returncode == 75
-    assert "it would delay large, who comes first" in refused.stderr
+    assert "it would delay large, which comes first" in refused.stderr
     assert large.poll() is None
 
 
@@ -81,36 +84,36 @@ def test_whoever_would_delay_another_is_told_just_that(site: sites.Site) -> None
     refused = site.partage("run", "--memory", "5GiB", "--no-wait", "--", "true")
 
     assert refused.returncode == 75
-    assert "partage: there is room, but it would delay large, who comes first;" in refused.stderr
+    assert "partage: there is room, but it would delay large, which comes first;" in refused.stderr
 
 
 def test_the_kernel_rings_for_those_who_wait_when_a_program_is_killed(site: sites.Site) -> None:
     """Nobody has to look again and again: the end of a program's last process wakes them."""
     holder = site.holding("--memory", "16GiB")
-    with bells.hung(site.place().leases) as bell:
-        assert not bell.wait(0)
+    with wakeup.watching(site.state().leases) as wakeups:
+        assert not wakeups.wait(0)
         holder.kill()
 
-        assert bell.wait(sites.PATIENCE_S)
-        assert not bell.wait(0)
+        assert wakeups.wait(sites.PATIENCE_S)
+        assert not wakeups.wait(0)
 
 
 def test_a_bell_is_rung_without_giving_up_the_lease(site: sites.Site) -> None:
     """Opening and closing one's own lease wakes the others, and its lock stays."""
     site.holding("--memory", "16GiB")
-    folder = site.place().leases
+    folder = site.state().leases
     (token,) = leases.tokens(folder)
-    with bells.hung(folder) as bell:
-        bells.ring(folder / token)
+    with wakeup.watching(folder) as wakeups:
+        wakeup.send(folder / token)
 
-        assert bell.wait(sites.PATIENCE_S)
-    found = leases.find(folder, token)
-    assert found is not None
-    assert found.locked
+        assert wakeups.wait(sites.PATIENCE_S)
+    lease = leases.find(folder, token)
+    assert lease is not None
+    assert lease.locked
 
 
 def test_the_first_who_dies_in_the_queue_is_followed_by_the_second(site: sites.Site) -> None:
-    """The one who decides for all is killed; the next takes over, though nobody has told him."""
+    """The one that decides for all is killed; the next takes over, though nobody has told it."""
     holder = site.holding("--exclusive", "--cards", "2")
     first = _waiting(site, "--exclusive", "--card", 0, name="first")
     second = _waiting(site, "--exclusive", "--card", 0, name="second")
@@ -122,13 +125,13 @@ def test_the_first_who_dies_in_the_queue_is_followed_by_the_second(site: sites.S
 
 
 def test_a_first_one_that_hangs_holds_nobody_up(site: sites.Site) -> None:
-    """His terminal takes no more output (Ctrl-S): the next decides in his place."""
+    """The first one's terminal takes no more output (Ctrl-S): the next decides in its place."""
     holder = site.holding("--exclusive", "--cards", "2")
     leader, follower = pty.openpty()
     first = site.run(
         *("--exclusive", "--card", 0, "--name", "first"), command=["true"], stderr=follower
     )
-    sites.eventually(lambda: site.names("waiting") == ["first"])
+    sites.eventually(lambda: site.queued() == ["first"])
     termios.tcflow(follower, termios.TCOOFF)
     second = _waiting(site, "--exclusive", "--card", 1, name="second")
     sites.eventually(lambda: _hangs(first.pid))
@@ -154,7 +157,7 @@ def _write(pid: int) -> bool:
 
 def test_a_foreign_process_in_the_way_is_named(site: sites.Site) -> None:
     """Beside the programs, and where there are none."""
-    with foreigners.on(site) as strangers:
+    with foreign_programs.on(site) as strangers:
         strangers.using(12 * 1024, card=0)
         (foreign,) = site.view()["foreign"]
         late = site.partage("run", "--memory", "9GiB", "--card", 0, "--wait", "1s", "--", "true")
@@ -175,7 +178,7 @@ def test_ctrl_c_leaves_the_queue_cleanly(site: sites.Site) -> None:
     assert site.names("waiting") == []
     with site.book() as book:
         assert "gone" not in [entry.name for entry in book.all()]
-    assert len(list(site.place().leases.iterdir())) == 1
+    assert len(list(site.state().leases.iterdir())) == 1
 
 
 def test_waiting_ends_when_its_time_is_over(site: sites.Site) -> None:
@@ -299,21 +302,22 @@ def test_a_log_gets_a_line_for_each_place(site: sites.Site, tmp_path: pathlib.Pa
     """Without a terminal nothing is drawn over."""
     holder = site.holding("--memory", "16GiB", "--cards", "2", "--name", "hog")
     waiting = _waiting(site, "--memory", "4GiB", name="me")
+    assert waiting.stderr is not None
+    first_line = next(line for line in waiting.stderr if "waits" in line)
     holder.kill()
-    _, err = waiting.communicate(timeout=sites.PATIENCE_S)
+    rest = waiting.stderr.read()
 
-    lines = [line for line in err.splitlines() if "waits" in line]
-    assert len(lines) == 1
-    assert "place 1 of 1" in lines[0]
-    assert "\x1b" not in err
+    assert "place 1 of 1" in first_line
+    assert "waits" not in rest
+    assert "\x1b" not in first_line + rest
 
 
 def test_what_can_never_fit_is_refused_at_once(site: sites.Site) -> None:
     """Exit code 2 and the reason, whatever is free now."""
     for options, reason in (
-        (("--memory", "17GiB"), "the largest card of node"),
-        (("--memory", "1GiB", "--cards", "3"), "it asks for 3 cards"),
-        (("--exclusive", "--model", "A100"), "it wants model A100;"),
+        (("--memory", "17GiB"), "the largest card of this machine has 16384 MiB; ask for less m"),
+        (("--memory", "1GiB", "--cards", "3"), "this machine has 2; ask for fewer cards"),
+        (("--exclusive", "--model", "A100"), "model A100; this machine has Simulated GPU;"),
     ):
         refused = site.partage("run", *options, "--", "echo", "ran")
         assert refused.returncode == 2
@@ -327,8 +331,36 @@ def test_a_name_is_given_once(site: sites.Site) -> None:
     first = site.holding("--memory", "1GiB", "--name", "train")
     refused = site.partage("run", "--memory", "1GiB", "--name", "train", "--", "echo", "ran")
     assert refused.returncode == 2
-    assert "there is a program 'train' already" in refused.stderr
+    assert "a program named 'train' exists already" in refused.stderr
     first.kill()
     first.wait()
 
     assert site.partage("run", "--memory", "1GiB", "--name", "train", "--", "true").returncode == 0
+
+
+def test_a_share_is_granted_after_its_holder_has_ended(site: sites.Site) -> None:
+    """However long a newcomer waited for the ledger: its own start is not the time that counts."""
+    holder = site.holding("--exclusive", "--cards", "2")
+    with site.book() as book:
+        with book.deciding():
+            newcomer = site.run("--exclusive", command=["sleep", "600"])
+            sites.eventually(lambda: _has_open(newcomer, site.folder / "ledger.db"))
+            holder.kill()
+            holder.wait(timeout=sites.PATIENCE_S)
+            ended_s = time.time()
+        sites.eventually(lambda: _granted_s(book, newcomer) is not None)
+        granted_s = _granted_s(book, newcomer)
+
+    assert granted_s is not None
+    assert granted_s >= ended_s
+
+
+def _granted_s(book: ledger.Ledger, process: subprocess.Popen[str]) -> float | None:
+    return next((entry.granted_at for entry in book.all() if entry.pid == process.pid), None)
+
+
+def _has_open(process: subprocess.Popen[str], path: pathlib.Path) -> bool:
+    descriptors = pathlib.Path(f"/proc/{process.pid}/fd")
+    with contextlib.suppress(FileNotFoundError):  # one that was closed meanwhile
+        return any(link.readlink() == path for link in descriptors.iterdir())
+    return False

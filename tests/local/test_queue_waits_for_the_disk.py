@@ -1,4 +1,4 @@
-"""Whoever has a place in the queue keeps it while the ledger's disk is full or read-only."""
+"""Waiting programs keep their places while the ledger's disk is full or read-only."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _waiter(site: sites.Site, *options: str) -> tuple[subprocess.Popen[str], ...
     """Somebody who has all, and one who waits for it."""
     holder = site.holding("--memory", "16GiB", "--cards", "2", "--name", "holder")
     waiter = site.run("--memory", "1GiB", "--name", "waiter", *options, command=["echo", "ran"])
-    sites.eventually(lambda: site.names("waiting") == ["waiter"])
+    sites.eventually(lambda: site.queued() == ["waiter"])
     return holder, waiter
 
 
@@ -40,7 +40,7 @@ def _said(waiter: subprocess.Popen[str], words: str) -> str:
 
 
 def test_the_waiting_keep_their_place_while_the_disk_is_full(full: sites.Site) -> None:
-    """One line says so; he starts when there is room again."""
+    """One line says so; the program starts when there is room again."""
     holder, waiter = _waiter(full)
     filler = full.folder.parent / "filler"
     disks.fill(filler)
@@ -57,7 +57,7 @@ def test_the_waiting_keep_their_place_while_the_disk_is_full(full: sites.Site) -
 
 
 def test_a_fence_that_cannot_be_written_is_put_up_later(full: sites.Site) -> None:
-    """The grant could still be written; its owner has it, and starts when his fence is there."""
+    """The grant could still be written; its owner has it, and starts when the fence is there."""
     holder, waiter = _waiter(full)
     with disks.read_only(full.folder / "fence"):
         holder.kill()
@@ -68,8 +68,9 @@ def test_a_fence_that_cannot_be_written_is_put_up_later(full: sites.Site) -> Non
     assert (out, waiter.returncode) == ("ran\n", 0), err
 
 
+@pytest.mark.slow  # the time to wait has to be long enough for a busy machine to fill the disk
 def test_who_waits_no_longer_is_told_of_the_disk(full: sites.Site) -> None:
-    """His time is over while nothing can be written: the same exit code as without room."""
+    """The time is over while nothing can be written: the same exit code as without room."""
     holder, waiter = _waiter(full, "--wait", "5s")
     disks.fill(full.folder.parent / "filler")
     holder.kill()

@@ -6,7 +6,7 @@ import pytest
 
 from partage.core import refusals
 from partage.core.refusals import Code
-from partage.local import reasons
+from partage.local.queue import wait_reasons
 
 
 def _refusal(*cards: tuple[Code, int]) -> refusals.Refusal:
@@ -46,7 +46,7 @@ TWO = f"{ONE}, card 1 has 6144 of 8192 MiB free"
             f"{TWO}, and 2 more have no room either",
         ),
         (
-            [(Code.MEMORY, 6144)] * 2 + [(Code.CARD_SICK, 0)],
+            [(Code.MEMORY, 6144)] * 2 + [(Code.CARD_UNHEALTHY, 0)],
             f"{TWO}, and 1 more has no room either",
         ),
         (
@@ -57,4 +57,4 @@ TWO = f"{ONE}, card 1 has 6144 of 8192 MiB free"
 )
 def test_of_many_cards_what_holds_for_all_is_told(cards: list[tuple[Code, int]], says: str) -> None:
     """The nearest two by themselves, and of the rest nothing that is not so."""
-    assert reasons.refused(_refusal(*cards)) == says
+    assert wait_reasons.refused(_refusal(*cards)) == says

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partage.cli import run
+from partage.cli.commands.run import command
 from partage.core import cards, demands, errors
-from partage.local import entries, requests
+from partage.local.requests import requests
+from partage.local.state import entries
 
 ALL = demands.ALL_CARDS
 EXACT, BURST = demands.ComputeMode.FIXED, demands.ComputeMode.BURST
@@ -22,10 +23,10 @@ KNOWN = (
 )
 
 
-def _asked(**options: Any) -> demands.Demand:
+def _demand(**options: Any) -> demands.Demand:
     """What one container, the only one, asks for."""
-    asked = requests.demand(requests.Wishes(**options), KNOWN)
-    (container,) = asked.containers
+    pod_demand = requests.demand(requests.Wishes(**options), KNOWN)
+    (container,) = pod_demand.containers
     assert container.name == entries.CONTAINER
     return container.demand
 
@@ -93,78 +94,125 @@ def _asked(**options: Any) -> demands.Demand:
 )
 def test_options_become_a_demand(options: dict[str, Any], expected: dict[str, Any]) -> None:
     """What was not said has the value that asks for nothing."""
-    assert _asked(**options) == demands.Demand(**expected)
+    assert _demand(**options) == demands.Demand(**expected)
 
 
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({}, "nothing is asked for; add --memory 4GiB, --compute 30%, or --exclusive"),
-        ({"cards": "2"}, "nothing is asked for; add --memory 4GiB"),
-        ({"cards": "two"}, "--cards: 'two' is no number of cards; write 1 to 64"),
-        ({"chosen": ("9",)}, "--card: there is no card '9'; this machine has 0"),
+        ({}, "no share of a card is asked for; add --memory 4GiB, --compute 30%, or --exclusive"),
+        ({"cards": "1"}, "--cards alone: how much of each card is not said; add --memory 4GiB"),
+        ({"cards": "1", "models": ("T4",)}, "--cards and --model alone: how much of each card"),
+        (
+            {"memory": "99999999999999999999GiB"},
+            "--memory: '99999999999999999999GiB' is more than any card has; `partage ps` shows",
+        ),
+        ({"cards": "two"}, "--cards: 'two' is not a valid number of cards; write 1 to 64"),
+        ({"chosen": ("9",)}, "--card: this machine has no card '9'; it has 0"),
         ({"memory": "4"}, "--memory: 4 has no unit; write 4GiB or 4MiB"),
         ({"memory": "0"}, "--memory: 0 has no unit; write 4GiB or 4MiB"),
         ({"memory": "1.5"}, "--memory: 1.5 has no unit; write 1.5GiB or 1.5MiB"),
         ({"memory": ".5"}, "--memory: .5 has no unit; write .5GiB or .5MiB"),
         ({"memory": "1e3"}, "--memory: 1e3 has no unit; write 4GiB or 4MiB"),
-        ({"memory": "500m"}, "'500m' is no amount of memory; write 500MiB, or 500M (decimal)"),
-        ({"memory": "5u"}, "--memory: '5u' is no amount of memory; write one such as 4GiB"),
-        ({"memory": ""}, "--memory: '' is no amount of memory; write one such as 4GiB"),
-        ({"memory": "", "compute": "30%"}, "--memory: '' is no amount of memory"),
-        ({"memory": "4GiB", "compute": ""}, "--compute: '' is no share of a card's time"),
-        ({"memory": "", "exclusive": True}, "--exclusive is the whole card, and --memory"),
-        ({"memory": "4GiB", "models": ("",)}, "--model: '' is no name of a model"),
-        ({"memory": "", "limits": ("aliyun.com/gpu-mem=3",)}, "--memory beside --limits"),
-        ({"memory": "0GiB"}, "--memory: '0GiB' is no amount of memory; write one such as 4GiB"),
+        ({"memory": "500m"}, "'500m' is not an amount of memory; write 500MiB, or 500M (decimal)"),
+        ({"memory": "5u"}, "--memory: '5u' is not an amount of memory; write one such as 4GiB"),
+        ({"memory": ""}, "--memory: '' is not an amount of memory; write one such as 4GiB"),
+        ({"memory": "", "compute": "30%"}, "--memory: '' is not an amount of memory"),
+        ({"memory": "4GiB", "compute": ""}, "--compute: '' is not a valid share of a card's time"),
+        ({"memory": "", "exclusive": True}, "--exclusive asks for whole cards, and --memory"),
+        ({"memory": "4GiB", "models": ("",)}, "--model: '' is not the name of a model"),
+        ({"memory": "", "limits": ("aliyun.com/gpu-mem=3",)}, "--memory and --limits say"),
+        ({"memory": "0GiB"}, "--memory: '0GiB' is not an amount of memory; write one such as 4GiB"),
         ({"memory": "-1GiB"}, "--memory: '-1GiB' has a sign; write the total that it is to have"),
         ({"memory": "+1GiB"}, "--memory: '+1GiB' has a sign; write the total that it is to have"),
         ({"memory": "+25%"}, "--memory: '+25%' has a sign; write the total that it is to have"),
-        ({"memory": "4GB"}, "--memory: '4GB' is no amount of memory; write 4GiB, or 4G (decimal)"),
-        ({"memory": "4gib"}, "--memory: '4gib' is no amount of memory; write 4GiB"),
-        ({"memory": "4 GiB"}, "--memory: '4 GiB' is no amount of memory; write 4GiB"),
-        ({"memory": "1e3MiB"}, "--memory: '1e3MiB' is no amount of memory; write one such as 4GiB"),
-        ({"memory": "lots"}, "--memory: 'lots' is no amount of memory; write one such as 4GiB"),
-        ({"memory": "٤GiB"}, "--memory: '٤GiB' is no amount of memory; write one such as 4GiB"),
-        ({"memory": "0%"}, "--memory: '0%' is no part of a card; write whole percent, 1% to 100%"),
-        ({"memory": "101%"}, "--memory: '101%' is no part of a card; write whole percent, 1% to"),
-        ({"memory": "33.3%"}, "--memory: '33.3%' is no part of a card; write whole percent, 1% to"),
-        ({"compute": "0"}, "--compute: '0' is no share of a card's time; write whole percent, 1%"),
-        ({"compute": "101%"}, "--compute: '101%' is no share of a card's time; write whole"),
-        ({"compute": "33.3%"}, "--compute: '33.3%' is no share of a card's time; write whole"),
+        (
+            {"memory": "4GB"},
+            "--memory: '4GB' is not an amount of memory; write 4GiB, or 4G (decimal)",
+        ),
+        ({"memory": "4gib"}, "--memory: '4gib' is not an amount of memory; write 4GiB"),
+        ({"memory": "4 GiB"}, "--memory: '4 GiB' is not an amount of memory; write 4GiB"),
+        (
+            {"memory": "1e3MiB"},
+            "--memory: '1e3MiB' is not an amount of memory; write one such as 4GiB",
+        ),
+        ({"memory": "lots"}, "--memory: 'lots' is not an amount of memory; write one such as 4GiB"),
+        ({"memory": "٤GiB"}, "--memory: '٤GiB' is not an amount of memory; write one such as 4GiB"),
+        (
+            {"memory": "0%"},
+            "--memory: '0%' is not a valid part of a card; write whole percent, 1% to 100%",
+        ),
+        (
+            {"memory": "101%"},
+            "--memory: '101%' is not a valid part of a card; write whole percent, 1% to",
+        ),
+        (
+            {"memory": "33.3%"},
+            "--memory: '33.3%' is not a valid part of a card; write whole percent, 1% to",
+        ),
+        (
+            {"compute": "0"},
+            "--compute: '0' is not a valid share of a card's time; write whole percent, 1%",
+        ),
+        (
+            {"compute": "101%"},
+            "--compute: '101%' is not a valid share of a card's time; write whole",
+        ),
+        (
+            {"compute": "33.3%"},
+            "--compute: '33.3%' is not a valid share of a card's time; write whole",
+        ),
         ({"compute": "+10%"}, "--compute: '+10%' has a sign; write the total that it is to have"),
-        ({"compute": "30:20"}, "--compute: '30:20' is no share of a card's time; write whole"),
-        ({"compute": "30:101"}, "--compute: '30:101' is no share"),
-        ({"compute": "30:0"}, "--compute: '30:0' is no share"),
-        ({"compute": "30:"}, "--compute: '30:' is no share"),
-        ({"compute": "half"}, "--compute: 'half' is no share of a card's time; write whole"),
-        ({"compute": "٣٠"}, "--compute: '٣٠' is no share"),
-        ({"memory": "1GiB", "cards": "0"}, "--cards: '0' is no number of cards; write 1 to 64"),
-        ({"memory": "1GiB", "cards": "65"}, "--cards: '65' is no number of cards; write 1 to 64"),
-        ({"memory": "1GiB", "cards": "two"}, "--cards: 'two' is no number of cards; write 1 to 64"),
-        ({"memory": "1GiB", "cards": "٢"}, "--cards: '٢' is no number of cards"),
+        (
+            {"compute": "30:20"},
+            "--compute: '30:20' is not a valid share of a card's time; write whole",
+        ),
+        ({"compute": "30:101"}, "--compute: '30:101' is not a valid share"),
+        ({"compute": "30:0"}, "--compute: '30:0' is not a valid share"),
+        ({"compute": "30:"}, "--compute: '30:' is not a valid share"),
+        (
+            {"compute": "half"},
+            "--compute: 'half' is not a valid share of a card's time; write whole",
+        ),
+        ({"compute": "٣٠"}, "--compute: '٣٠' is not a valid share"),
+        (
+            {"memory": "1GiB", "cards": "0"},
+            "--cards: '0' is not a valid number of cards; write 1 to 64",
+        ),
+        (
+            {"memory": "1GiB", "cards": "65"},
+            "--cards: '65' is not a valid number of cards; write 1 to 64",
+        ),
+        (
+            {"memory": "1GiB", "cards": "two"},
+            "--cards: 'two' is not a valid number of cards; write 1 to 64",
+        ),
+        ({"memory": "1GiB", "cards": "٢"}, "--cards: '٢' is not a valid number of cards"),
         (
             {"memory": "1GiB", "cards": "2", "chosen": ("1",)},
-            "--cards: 2 of the 1 that --card names; name more of them, or ask for fewer",
+            "--cards: 2 cards are asked for, and --card names 1; name more cards, or ask for fewer",
         ),
         (
             {"memory": "1GiB", "chosen": ("7",)},
-            f"--card: there is no card '7'; this machine has 0 ({FIRST}), 1 ({SECOND})",
+            f"--card: this machine has no card '7'; it has 0 ({FIRST}), 1 ({SECOND})",
         ),
-        ({"memory": "1GiB", "chosen": ("GPU-aaaa",)}, "--card: there is no card 'GPU-aaaa'; this"),
-        ({"memory": "1GiB", "chosen": ("",)}, "--card: there is no card ''; this machine has"),
+        (
+            {"memory": "1GiB", "chosen": ("GPU-aaaa",)},
+            "--card: this machine has no card 'GPU-aaaa'; it has",
+        ),
+        ({"memory": "1GiB", "chosen": ("",)}, "--card: this machine has no card ''; it has"),
         (
             {"exclusive": True, "memory": "1GiB"},
-            "--exclusive is the whole card, and --memory 1GiB a part; write one of them",
+            "--exclusive asks for whole cards, and --memory 1GiB for a part; use one of them",
         ),
         (
             {"exclusive": True, "compute": "30"},
-            "--exclusive is the whole card, and --compute 30 a part; write one of them",
+            "--exclusive asks for whole cards, and --compute 30 for a part; use one of them",
         ),
         *(
             (
                 {"limits": ("aliyun.com/gpu-mem=3",), **beside},
-                f"--{next(iter(beside))} beside --limits says the same in other words; write one",
+                f"--{next(iter(beside))} and --limits say the same in different words; use one",
             )
             for beside in (
                 {"memory": "1GiB"},
@@ -173,26 +221,29 @@ def test_options_become_a_demand(options: dict[str, Any], expected: dict[str, An
                 {"exclusive": True},
             )
         ),
-        ({"limits": ("",)}, "--limits: '' is no limit; write for example aliyun.com/gpu-mem=3"),
-        ({"limits": ("aliyun.com/gpu-mem",)}, "--limits: 'aliyun.com/gpu-mem' is no limit; write"),
-        ({"limits": ("=3",)}, "--limits: '=3' is no limit; write for example"),
+        ({"limits": ("",)}, "--limits: '' is not a limit; write for example aliyun.com/gpu-mem=3"),
+        (
+            {"limits": ("aliyun.com/gpu-mem",)},
+            "--limits: 'aliyun.com/gpu-mem' is not a limit; write",
+        ),
+        ({"limits": ("=3",)}, "--limits: '=3' is not a limit; write for example"),
         (
             {"limits": ("aliyun.com/gpu-mem=1", "aliyun.com/gpu-mem=2")},
-            "--limits: aliyun.com/gpu-mem is there twice; write it once",
+            "--limits: aliyun.com/gpu-mem is written twice; write it once",
         ),
         *(
             (
                 {"limits": ("aliyun.com/gpu-mem=3", limit)},
-                f"--limits {limit}: {limit.partition('=')[0]} is not of a card, and nothing here",
+                f"--limits {limit}: {limit.partition('=')[0]} is not limited here,",
             )
             for limit in ("cpu=3", "memory=4Gi", "ephemeral-storage=1Gi", "hugepages-2Mi=64Mi")
         ),
         *(
             (
-                {"limits": (known, f"{name}=30")},
+                {"limits": (known_limit, f"{name}=30")},
                 f"--limits {name}=30: no dialect knows {name}; {instead}",
             )
-            for known, name, instead in (
+            for known_limit, name, instead in (
                 (
                     "aliyun.com/gpu-mem=2",
                     "aliyun.com/gpu-core.percent",
@@ -223,7 +274,7 @@ def test_options_become_a_demand(options: dict[str, Any], expected: dict[str, An
         ({"limits": ("nvidia.com/gpumem=oops",)}, "--limits nvidia.com/gpumem=oops: 'oops' is not"),
         (
             {"limits": ("aliyun.com/gpu-mem=3,nvidia.com/gpumem=2",)},
-            "in other words (--limits aliyun.com/gpu-mem=3); use one family of names in a program",
+            "in another dialect, too (--limits aliyun.com/gpu-mem=3); use the names of one dialect",
         ),
         (
             {"limits": ("tke.cloud.tencent.com/qgpu-core=33,tke.cloud.tencent.com/qgpu-memory=1",)},
@@ -234,11 +285,11 @@ def test_options_become_a_demand(options: dict[str, Any], expected: dict[str, An
 def test_what_cannot_be_used_is_refused(options: dict[str, Any], says: str) -> None:
     """The text names the option, and says what to write."""
     with pytest.raises(errors.InputError) as caught:
-        _asked(**options)
+        _demand(**options)
     assert says in str(caught.value)
     assert caught.value.instead
-    known = ("memory", "compute", "cards", "card", "limits", "exclusive", "model")
-    named = [f"--{name}" for name in known]
+    option_names = ("memory", "compute", "cards", "card", "limits", "exclusive", "model")
+    named = [f"--{name}" for name in option_names]
     assert any(name in str(caught.value) for name in named)
 
 
@@ -252,7 +303,7 @@ def test_what_cannot_be_used_is_refused(options: dict[str, Any], says: str) -> N
         ),
         (
             "tke.cloud.tencent.com/qgpu-core=130,tke.cloud.tencent.com/qgpu-memory=5",
-            ("--limits: 130 % and 5 GiB on 2 cards are in effect 65 % and 2 GiB on each",),
+            ("--limits: 130 % and 5 GiB on 2 cards become 65 % and 2 GiB on each",),
         ),
         (
             "tencent.com/vcuda-core=100,tencent.com/vcuda-memory=4",
@@ -288,17 +339,17 @@ def test_whatever_is_written_is_read_or_refused(text: str) -> None:
     beside = {"memory": "1GiB"}
     options: list[dict[str, Any]] = [{"memory": text}, {"compute": text}, {"limits": (text,)}]
     options += [beside | {"cards": text}, beside | {"chosen": (text,)}]
-    for each in options:
-        found = _asked_or_refused(**each)
-        if isinstance(found, errors.InputError):
-            assert found.instead
+    for option in options:
+        outcome = _demand_or_error(**option)
+        if isinstance(outcome, errors.InputError):
+            assert outcome.instead
         else:
-            assert found.memory_mib or found.memory_percent or found.compute_percent
+            assert outcome.memory_mib or outcome.memory_percent or outcome.compute_percent
 
 
-def _asked_or_refused(**options: Any) -> demands.Demand | errors.InputError:
+def _demand_or_error(**options: Any) -> demands.Demand | errors.InputError:
     try:
-        return _asked(**options)
+        return _demand(**options)
     except errors.InputError as error:
         return error
 
@@ -310,8 +361,8 @@ def test_shares_are_read_back_exactly(share: int, ceiling: int) -> None:
         with pytest.raises(errors.InputError):
             requests.compute(f"{share}%:{ceiling}%")
         return
-    found = requests.compute(f"{share}%:{ceiling}%")
-    assert (found["compute_percent"], found["compute_ceiling_percent"]) == (share, ceiling)
+    terms = requests.compute(f"{share}%:{ceiling}%")
+    assert (terms["compute_percent"], terms["compute_ceiling_percent"]) == (share, ceiling)
 
 
 @pytest.mark.parametrize(
@@ -320,15 +371,15 @@ def test_shares_are_read_back_exactly(share: int, ceiling: int) -> None:
 )
 def test_times_to_wait(text: str | None, seconds: float | None) -> None:
     """As people write them; a plain number counts seconds."""
-    option = next(each for each in run.run.params if each.name == "wait_s")
+    option = next(parameter for parameter in command.run.params if parameter.name == "wait_s")
     assert option.callback is not None
     assert option.callback(None, option, text) == seconds  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("text", ["", "x", "-1", "1.5h", "10 m", "m", "1h30", "٣s", "1w"])
-def test_what_is_no_time_is_refused(text: str) -> None:
+def test_what_is_not_a_duration_is_refused(text: str) -> None:
     """With the option, and what to write."""
-    option = next(each for each in run.run.params if each.name == "wait_s")
+    option = next(parameter for parameter in command.run.params if parameter.name == "wait_s")
     assert option.callback is not None
-    with pytest.raises(errors.InputError, match=r"--wait: .* is no time; write for example 90s"):
+    with pytest.raises(errors.InputError, match=r"--wait: .* is not a valid duration; write 90s"):
         option.callback(None, option, text)  # type: ignore[arg-type]

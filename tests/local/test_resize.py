@@ -14,8 +14,9 @@ import msgspec
 import pytest
 
 from partage.core import errors
-from partage.fence import roots, tenants
-from partage.local import entries, leases, resizing
+from partage.fence.store import roots, tenants
+from partage.local.run import resizing
+from partage.local.state import entries, leases
 from tests.local import installations, sites
 from tests.local.sites import Site
 
@@ -31,9 +32,9 @@ class Program:
         self.process = site.run(
             *options, *FIRST, "--name", name, command=command, stdin=subprocess.PIPE
         )
-        assert self.asked("total").isdecimal()
+        assert self.answer("total").isdecimal()
 
-    def asked(self, line: str) -> str:
+    def answer(self, line: str) -> str:
         """Its answer."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
@@ -44,9 +45,9 @@ class Program:
 
 def _share(site: Site, name: str = "train") -> dict[str, Any]:
     """What the view says of a program."""
-    (found,) = [each for each in site.view()["tenants"] if each["name"] == name]
+    (tenant,) = [row for row in site.view()["tenants"] if row["name"] == name]
     return {
-        field: found[field]
+        field: tenant[field]
         for field in ("memory_mib", "compute_percent", "ceiling_percent", "mode")
     }
 
@@ -55,20 +56,20 @@ def _state(site: Site, name: str) -> tuple[object, ...]:
     """All that is written of a program: its row, its lease, its fence."""
     with site.book() as book:
         row = next(entry for entry in book.all() if entry.name == name)
-    found = leases.find(site.folder / "leases", row.token)
-    assert found is not None
+    lease_file = leases.find(site.folder / "leases", row.token)
+    assert lease_file is not None
     fence = tenants.read(roots.find(site.folder / "fence"), row.tenant)
-    return row, found.entry, fence
+    return row, lease_file.entry, fence
 
 
 def test_a_larger_share_is_seen_by_the_running_program(site: Site) -> None:
     """What was out of memory before is not afterwards, in the same process."""
     program = Program(site, "--memory", "2GiB")
-    assert program.asked("try 3000") == "error 2"
+    assert program.answer("try 3000") == "error 2"
     done = site.partage("resize", "train", "--memory", "6GiB")
     assert (done.returncode, done.stdout) == (0, "train: card 0: 2048 MiB -> 6144 MiB\n")
-    assert program.asked("total") == "6144"
-    assert program.asked("try 3000") == "got it"
+    assert program.answer("total") == "6144"
+    assert program.answer("try 3000") == "got it"
     assert _share(site)["memory_mib"] == 6144
     assert site.view()["cards"][0]["free_mib"] == CARD_MIB - 6144
 
@@ -76,11 +77,11 @@ def test_a_larger_share_is_seen_by_the_running_program(site: Site) -> None:
 def test_a_smaller_share_is_seen_by_the_running_program(site: Site) -> None:
     """The memory it has stays its own, and the next allocation meets the new share."""
     program = Program(site, "--memory", "6GiB")
-    assert program.asked("try 1000") == "got it"
+    assert program.answer("try 1000") == "got it"
     assert site.partage("resize", "train", "--memory", "2GiB").returncode == 0
-    assert program.asked("total") == "2048"
-    assert program.asked("try 1000") == "error 2"
-    assert program.asked(f"try {2048 - CONTEXT_MIB - 1000}") == "got it"
+    assert program.answer("total") == "2048"
+    assert program.answer("try 1000") == "error 2"
+    assert program.answer(f"try {2048 - CONTEXT_MIB - 1000}") == "got it"
     assert site.view()["cards"][0]["free_mib"] == CARD_MIB - 2048
 
 
@@ -88,7 +89,7 @@ def test_memory_in_percent_is_of_the_card(site: Site) -> None:
     """As with ``partage run``."""
     program = Program(site, "--memory", "2GiB")
     assert site.partage("resize", "train", "--memory", "25%").returncode == 0
-    assert program.asked("total") == str(CARD_MIB // 4)
+    assert program.answer("total") == str(CARD_MIB // 4)
 
 
 def test_compute_changes_and_the_rest_stays(site: Site) -> None:
@@ -100,8 +101,8 @@ def test_compute_changes_and_the_rest_stays(site: Site) -> None:
     burst = {"memory_mib": 2048, "compute_percent": 30, "ceiling_percent": 80, "mode": "burst"}
     assert _share(site) == burst
     assert site.partage("resize", "train", "--compute", "50").returncode == 0
-    found = _share(site)
-    assert (found["compute_percent"], found["mode"]) == (50, "fixed")
+    share = _share(site)
+    assert (share["compute_percent"], share["mode"]) == (50, "fixed")
     assert site.view()["cards"][0]["granted_percent"] == 50
 
 
@@ -156,27 +157,27 @@ def test_the_other_cards_do_not_help(site: Site) -> None:
 def test_below_what_is_in_use_is_refused(site: Site) -> None:
     """It says how much that is; at that amount it works."""
     program = Program(site, "--memory", "6GiB")
-    assert program.asked("try 3000") == "got it"
+    assert program.answer("try 3000") == "got it"
     before = _state(site, "train")
     done = site.partage("resize", "train", "--memory", "3GiB")
     assert done.returncode == 2
     assert f"{3000 + CONTEXT_MIB} MiB of card 0 are in use" in done.stderr
     assert _state(site, "train") == before
-    assert program.asked("total") == "6144", "the fence is where it was"
+    assert program.answer("total") == "6144", "the fence is where it was"
     done = site.partage("resize", "train", "--memory", f"{3000 + CONTEXT_MIB}MiB")
     assert done.returncode == 0, done.stderr
 
 
-def test_memory_for_who_had_no_limit_is_not_below_what_he_uses(site: Site) -> None:
+def test_memory_where_there_was_no_limit_is_not_below_what_is_used(site: Site) -> None:
     """Who asked for compute alone has memory without limit; a limit is a smaller share."""
     program = Program(site, "--compute", "20")
-    assert program.asked("try 3000") == "got it"
+    assert program.answer("try 3000") == "got it"
     done = site.partage("resize", "train", "--memory", "1GiB")
     assert done.returncode == 2
     assert f"{3000 + CONTEXT_MIB} MiB of card 0 are in use" in done.stderr
-    assert program.asked("total") == str(CARD_MIB)
+    assert program.answer("total") == str(CARD_MIB)
     assert site.partage("resize", "train", "--memory", "4GiB").returncode == 0
-    assert program.asked("total") == "4096"
+    assert program.answer("total") == "4096"
 
 
 def test_what_cannot_be_resized_is_said(site: Site) -> None:
@@ -184,19 +185,19 @@ def test_what_cannot_be_resized_is_said(site: Site) -> None:
     site.holding("--exclusive", "--card", "1", "--name", "alone")
     site.holding("--memory", "2GiB", *FIRST, "--name", "train")
     site.run("--exclusive", "--name", "late", command=["true"], stderr=subprocess.DEVNULL)
-    sites.eventually(lambda: site.names("waiting") == ["late"])
+    sites.eventually(lambda: site.queued() == ["late"])
     for arguments, text in (
-        (["nobody", "--memory", "1GiB"], "there is no program nobody; there is alone, train"),
-        (["", "--memory", "1GiB"], "there is no program ''; there is alone, train"),
+        (["nobody", "--memory", "1GiB"], "no program is named nobody; these run: alone, train"),
+        (["", "--memory", "1GiB"], "no program is named ''; these run: alone, train"),
         (["alone", "--memory", "1GiB"], "alone has its cards for itself"),
         (["late", "--memory", "1GiB"], "late waits in the queue"),
         (["train"], "nothing to change; add --memory or --compute"),
         (["train", "--memory", "4"], "--memory: 4 has no unit; write 4GiB or 4MiB"),
-        (["train", "--memory", "0GiB"], "--memory: '0GiB' is no amount of memory"),
+        (["train", "--memory", "0GiB"], "--memory: '0GiB' is not an amount of memory"),
         (["train", "--memory", "+1GiB"], "'+1GiB' has a sign; write the total that it is to have"),
         (["train", "--compute", "+10%"], "'+10%' has a sign; write the total that it is to have"),
-        (["train", "--compute", "200"], "--compute: '200' is no share"),
-        (["train", "--compute", "50:30"], "--compute: '50:30' is no share"),
+        (["train", "--compute", "200"], "--compute: '200' is not a valid share"),
+        (["train", "--compute", "50:30"], "--compute: '50:30' is not a valid share"),
     ):
         done = site.partage("resize", *arguments)
         assert (done.returncode, done.stdout) == (2, "")
@@ -208,7 +209,9 @@ def test_somebody_elses_is_not_changed(site: Site, monkeypatch: pytest.MonkeyPat
     """Only its user and root may."""
     theirs = msgspec.structs.replace(_running(site), uid=4242)
     monkeypatch.setattr(os, "geteuid", lambda: 4243)
-    with pytest.raises(errors.InputError, match="train is 4242's; only its user, or root"):
+    with pytest.raises(
+        errors.InputError, match="train belongs to 4242; only its user, or root, may"
+    ):
         resizing._resizable((theirs,), "train")
     for user in (0, 4242):
         monkeypatch.setattr(os, "geteuid", lambda user=user: user)
@@ -216,8 +219,8 @@ def test_somebody_elses_is_not_changed(site: Site, monkeypatch: pytest.MonkeyPat
 
 
 def test_who_is_just_being_started_is_left_alone(site: Site) -> None:
-    """His own process writes his lease and his fence, and would undo what others write."""
-    with pytest.raises(errors.LedgerError, match="just being started; try again"):
+    """Its own process writes its lease and its fence, and would undo what others write."""
+    with pytest.raises(errors.LedgerError, match="is still starting; try again"):
         resizing._resizable((_starting(_running(site)),), "train")
 
 
@@ -225,10 +228,10 @@ def _running(site: Site) -> entries.Entry:
     """A program that runs, as its lease says."""
     site.holding("--memory", "2GiB", "--name", "train")
     (token,) = leases.tokens(site.folder / "leases")
-    found = leases.find(site.folder / "leases", token)
-    assert found is not None
-    assert found.entry is not None
-    return found.entry
+    lease_file = leases.find(site.folder / "leases", token)
+    assert lease_file is not None
+    assert lease_file.entry is not None
+    return lease_file.entry
 
 
 def _starting(entry: entries.Entry) -> entries.Entry:
@@ -244,7 +247,7 @@ def test_a_smaller_share_lets_the_next_start(site: Site) -> None:
     """Who waits hears it."""
     Program(site, "--memory", "12GiB")
     waiter = site.run("--memory", "8GiB", *FIRST, "--name", "late", command=["echo", "ran"])
-    sites.eventually(lambda: site.names("waiting") == ["late"])
+    sites.eventually(lambda: site.queued() == ["late"])
     assert site.partage("resize", "train", "--memory", "8GiB").returncode == 0
     assert waiter.communicate(timeout=sites.PATIENCE_S)[0] == "ran\n"
 
@@ -255,7 +258,7 @@ def test_without_a_fence_it_warns(site: Site, tmp_path: pathlib.Path) -> None:
     site.holding("--memory", "2GiB", "--fence", "advisory", "--name", "train")
     done = site.partage("resize", "train", "--memory", "3GiB")
     assert done.returncode == 0
-    assert "warning: nothing holds train to it: its fence is advisory" in done.stderr
+    assert "warning: nothing keeps train to its share: its fence is advisory" in done.stderr
     assert _share(site)["memory_mib"] == 3072
 
 
@@ -263,7 +266,7 @@ def test_without_a_fence_the_driver_says_what_is_in_use(site: Site, tmp_path: pa
     """Nobody else counts it, and a share is not lowered below it either."""
     site.environment |= installations.without_library(tmp_path)
     program = Program(site, "--memory", "6GiB", "--fence", "advisory")
-    assert program.asked("try 3000") == "got it"
+    assert program.answer("try 3000") == "got it"
     done = site.partage("resize", "train", "--memory", "3GiB")
     assert done.returncode == 2
     assert f"{3000 + CONTEXT_MIB} MiB of card 0 are in use" in done.stderr
@@ -275,11 +278,11 @@ def test_it_is_told_as_json(site: Site) -> None:
     """The share before and after, and whether a fence holds it."""
     site.holding("--memory", "2GiB", *FIRST, "--name", "train")
     done = site.partage("resize", "train", "--memory", "3GiB", "--compute", "30", "-o", "json")
-    found = json.loads(done.stdout)
-    assert (found["apiVersion"], found["kind"]) == ("output.partage.dev/v1", "Resize")
-    assert found["name"] == "train"
-    assert found["held"] is True
-    shares = [found[when]["shares"][0] for when in ("before", "after")]
+    resized = json.loads(done.stdout)
+    assert (resized["apiVersion"], resized["kind"]) == ("output.partage.dev/v1", "Resize")
+    assert resized["name"] == "train"
+    assert resized["held"] is True
+    shares = [resized[when]["shares"][0] for when in ("before", "after")]
     assert [(s["index"], s["memory_mib"]) for s in shares] == [(0, 2048), (0, 3072)]
     assert [s.get("compute_percent", 0) for s in shares] == [0, 30]
 
@@ -303,7 +306,7 @@ def test_a_full_disk_changes_nothing(site: Site, memory: str) -> None:
     assert "the ledger" in done.stderr
     assert "Traceback" not in done.stderr
     assert _state(site, "train") == before
-    assert program.asked("total") == "2048"
+    assert program.answer("total") == "2048"
     assert site.partage("resize", "train", "--memory", memory).returncode == 0
 
 

@@ -11,6 +11,7 @@ import pathlib
 import pty
 import resource
 import select
+import shlex
 import signal
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from tests import simulated
+from tests import simulated_machines
 from tests.local import installations, sites
 from tests.local.sites import Site
 
@@ -105,7 +106,7 @@ def test_the_process_that_was_started_is_the_program(site: Site) -> None:
     assert (folder / f"task/{program.pid}/children").read_text() == ""
     assert len(list((folder / "task").iterdir())) == 1
     assert _status((folder / "status").read_text())["PPid"] == str(os.getpid())
-    assert [each["pid"] for each in site.view()["tenants"]] == [program.pid]
+    assert [row["pid"] for row in site.view()["tenants"]] == [program.pid]
 
 
 @pytest.mark.parametrize("code", [0, 1, 2, 75, 255])
@@ -147,7 +148,7 @@ def test_arguments_come_as_they_were_written(site: Site) -> None:
         capture_output=True,
         check=True,
     )
-    assert done.stdout.split(b"\0") == [os.fsencode(each) for each in odd]
+    assert done.stdout.split(b"\0") == [os.fsencode(row) for row in odd]
 
 
 def test_options_end_where_the_program_begins(site: Site) -> None:
@@ -193,12 +194,12 @@ def test_signals_are_as_the_caller_left_them(site: Site) -> None:
 
 def test_limits_and_umask_are_as_the_caller_left_them(site: Site) -> None:
     """Files that the program makes have the modes that its user wants."""
-    asked = "umask; ulimit -n; ulimit -c"
+    script = "umask; ulimit -n; ulimit -c"
     plain = subprocess.run(
-        ["sh", "-c", asked], capture_output=True, text=True, check=True, umask=0o027
+        ["sh", "-c", script], capture_output=True, text=True, check=True, umask=0o027
     )
     assert plain.stdout.startswith("0027\n")
-    assert _ran(site, "sh", "-c", asked, umask=0o027) == plain.stdout
+    assert _ran(site, "sh", "-c", script, umask=0o027) == plain.stdout
     assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == int(plain.stdout.split()[1])
 
 
@@ -210,27 +211,28 @@ def test_one_file_more_is_open_and_it_is_out_of_the_way(site: Site, tmp_path: pa
         plain = subprocess.run(
             look, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True, **given
         )
-        found = json.loads(_ran(site, *look, **given))
-        assert found[str(mine.fileno())] == mine.name
-    more = found.keys() - json.loads(plain.stdout).keys()
+        files = json.loads(_ran(site, *look, **given))
+        assert files[str(mine.fileno())] == mine.name
+    more = files.keys() - json.loads(plain.stdout).keys()
     (fd,) = more
     assert int(fd) >= 100
-    assert pathlib.Path(found[fd]).parent == site.folder / "leases"
+    assert pathlib.Path(files[fd]).parent == site.folder / "leases"
 
 
 def test_the_environment_is_the_callers_and_what_is_documented(site: Site) -> None:
     """Nothing else is added, taken or changed, even what is no text."""
     odd = {"EMPTY": "", "ODD": "\udcff\n=x", "PYTHONPATH": "/nowhere"}
-    given = site.environment | odd
+    # In a path with a blank pip starts us through a shell, which adds this if it is missing.
+    given = site.environment | odd | {"PWD": str(pathlib.Path.cwd())}
     done = subprocess.run(
         [str(sites.PARTAGE), "run", *SHARE, "--compute", "30", "--name", "me", "--", "env", "-0"],
         env=given,
         capture_output=True,
         check=True,
     )
-    found = _environment(os.fsdecode(done.stdout))
-    added = {name: text for name, text in found.items() if given.get(name) != text}
-    uuid = found["CUDA_VISIBLE_DEVICES"]
+    environment = _environment(os.fsdecode(done.stdout))
+    added = {name: text for name, text in environment.items() if given.get(name) != text}
+    uuid = environment["CUDA_VISIBLE_DEVICES"]
     limits = pathlib.Path(added.pop("PARTAGE_LIMITS"))
     assert limits.is_relative_to(site.folder / "fence/tenants")
     libraries = limits.parent / "lib"
@@ -243,12 +245,12 @@ def test_the_environment_is_the_callers_and_what_is_documented(site: Site) -> No
         "PARTAGE_COMPUTE_PERCENT": f"{uuid}=30",
         "LD_PRELOAD": str(libraries / "libpartage.so"),
         # What follows in this one, and the other three, are the simulated driver's.
-        "LD_LIBRARY_PATH": f"{libraries}:{simulated.LIBRARIES}",
-        "PATH": f"{simulated.LIBRARIES}:{given['PATH']}",
+        "LD_LIBRARY_PATH": f"{libraries}:{simulated_machines.LIBRARIES}",
+        "PATH": f"{simulated_machines.LIBRARIES}:{given['PATH']}",
         "SIMCUDA_CARDS": "2x16GiB",
         "SIMCUDA_STATE": str(site.folder / "machine"),
     }
-    assert given.keys() - found.keys() == set()
+    assert given.keys() - environment.keys() == set()
 
 
 @pytest.mark.parametrize("locale", [{}, {"LANG": "C"}, {"LC_ALL": "C"}, {"LC_CTYPE": "C"}])
@@ -257,34 +259,34 @@ def test_python_leaves_no_locale_behind(site: Site, locale: dict[str, str]) -> N
     names = ("LANG", "LC_ALL", "LC_CTYPE")
     for name in names:
         site.environment.pop(name, None)
-    found = _environment(_ran(site, "env", "-0", env=locale))
-    assert {name: found[name] for name in names if name in found} == locale
+    environment = _environment(_ran(site, "env", "-0", env=locale))
+    assert {name: environment[name] for name in names if name in environment} == locale
 
 
 def test_libraries_that_were_preloaded_stay(site: Site) -> None:
     """The fence comes first, and the caller's own after it."""
-    other = str(simulated.LIBRARIES / "libnvidia-ml.so.1")
-    found = _environment(_ran(site, "env", "-0", env={"LD_PRELOAD": other}))
-    fence = pathlib.Path(found["PARTAGE_LIMITS"]).parent / "lib" / "libpartage.so"
-    assert found["LD_PRELOAD"] == f"{fence} {other}"
+    other = str(simulated_machines.LIBRARIES / "libnvidia-ml.so.1")
+    environment = _environment(_ran(site, "env", "-0", env={"LD_PRELOAD": other}))
+    fence = pathlib.Path(environment["PARTAGE_LIMITS"]).parent / "lib" / "libpartage.so"
+    assert environment["LD_PRELOAD"] == f"{fence} {other}"
 
 
 def test_cards_are_named_by_uuid_each_once(site: Site) -> None:
     """Two cards in the order of the share, in both variables and in the amounts."""
-    asked = ("--cards", "2", "--memory", "2GiB", "--compute", "25%:50%")
-    found = _environment(_ran(site, "env", "-0", options=asked))
-    uuids = found["CUDA_VISIBLE_DEVICES"].split(",")
+    options = ("--cards", "2", "--memory", "2GiB", "--compute", "25%:50%")
+    environment = _environment(_ran(site, "env", "-0", options=options))
+    uuids = environment["CUDA_VISIBLE_DEVICES"].split(",")
     assert sorted(uuids) == sorted(card["uuid"] for card in site.view()["cards"])
-    assert found["NVIDIA_VISIBLE_DEVICES"].split(",") == uuids
-    assert found["PARTAGE_MEMORY_BYTES"] == ",".join(f"{uuid}={2048 * MIB}" for uuid in uuids)
-    assert found["PARTAGE_COMPUTE_PERCENT"] == ",".join(f"{uuid}=25" for uuid in uuids)
+    assert environment["NVIDIA_VISIBLE_DEVICES"].split(",") == uuids
+    assert environment["PARTAGE_MEMORY_BYTES"] == ",".join(f"{uuid}={2048 * MIB}" for uuid in uuids)
+    assert environment["PARTAGE_COMPUTE_PERCENT"] == ",".join(f"{uuid}=25" for uuid in uuids)
 
 
 def test_what_has_no_limit_is_not_told(site: Site) -> None:
     """An exclusive card has no amounts, and its environment none."""
-    found = _environment(_ran(site, "env", "-0", options=("--exclusive",)))
-    assert not {"PARTAGE_MEMORY_BYTES", "PARTAGE_COMPUTE_PERCENT"} & found.keys()
-    assert found["PARTAGE_NAME"] == "env-1"
+    environment = _environment(_ran(site, "env", "-0", options=("--exclusive",)))
+    assert not {"PARTAGE_MEMORY_BYTES", "PARTAGE_COMPUTE_PERCENT"} & environment.keys()
+    assert environment["PARTAGE_NAME"] == "env-1"
 
 
 def test_ctrl_c_is_the_programs(site: Site) -> None:
@@ -292,7 +294,7 @@ def test_ctrl_c_is_the_programs(site: Site) -> None:
     command = [str(sites.PARTAGE), "run", *SHARE, "--", sys.executable, "-c", _INTERRUPTED]
     terminal = Terminal(command, site.environment)
     terminal.reads("ready")
-    assert [each["pid"] for each in site.view()["tenants"]] == [terminal.pid]
+    assert [tenant["pid"] for tenant in site.view()["tenants"]] == [terminal.pid]
     terminal.types("\x03")
     terminal.reads("got SIGINT")
     assert terminal.ended() == 7
@@ -300,13 +302,14 @@ def test_ctrl_c_is_the_programs(site: Site) -> None:
 
 def test_a_shell_can_stop_it_and_let_it_go_on(site: Site) -> None:
     """Job control: Ctrl-Z gives the prompt back, and ``fg`` the terminal."""
-    run = f"{sites.PARTAGE} run --memory 1GiB -- {sys.executable} -c '{_INTERRUPTED}'"
+    program = (sys.executable, "-c", _INTERRUPTED)
+    run = shlex.join([str(sites.PARTAGE), "run", "--memory", "1GiB", "--", *program])
     shell = f"{run}; echo stopped $?; fg; echo ended $?"
     terminal = Terminal(["/bin/bash", "-m", "-c", shell], site.environment)
     terminal.reads("ready")
     terminal.types("\x1a")
     terminal.reads(f"stopped {128 + signal.SIGTSTP}")
-    assert len(site.names()) == 1, "who is stopped keeps his share"
+    assert len(site.names()) == 1, "a stopped program keeps its share"
     terminal.types("\x03")
     terminal.reads("got SIGINT")
     terminal.reads("ended 7")
@@ -335,11 +338,15 @@ def test_a_file_that_is_no_program_is_126(site: Site, tmp_path: pathlib.Path) ->
     assert f"{tmp_path} is a folder; name a program" in done.stderr
 
 
-def test_an_empty_name_is_refused(site: Site) -> None:
-    """Who writes it, from a variable that is not set say, wanted another."""
-    done = site.partage("run", *SHARE, "--name", "", "--", "true")
+@pytest.mark.parametrize("name", ["", "-x", "größe", "x" * 64])
+def test_what_cannot_be_a_name_is_refused(site: Site, name: str) -> None:
+    """With all that a name must be: which letters, how many, and which comes first."""
+    done = site.partage("run", *SHARE, "--name", name, "--", "true")
     assert done.returncode == 2
-    assert "'' is no name; write up to 63 letters" in done.stderr
+    assert f"{name!r} is not a valid name; write up to 63 of A-Z, a-z, 0-9, '.', '-' and '_'; " in (
+        done.stderr
+    )
+    assert "a letter or a digit first" in done.stderr
 
 
 def test_a_program_whose_interpreter_is_missing_is_126(site: Site, tmp_path: pathlib.Path) -> None:
@@ -366,9 +373,9 @@ def test_a_share_in_a_share_is_refused(site: Site) -> None:
 def test_commands_in_a_share_see_the_whole_machine(site: Site) -> None:
     """``partage ps`` there steps outside of the fence."""
     site.holding(*SHARE, "--name", "neighbour")
-    found = json.loads(_ran(site, str(sites.PARTAGE), "ps", "-o", "json"))
-    assert [card["memory_mib"] for card in found["cards"]] == [16384, 16384]
-    assert [each["name"] for each in found["tenants"]] == ["neighbour", "partage-2"]
+    view = json.loads(_ran(site, str(sites.PARTAGE), "ps", "-o", "json"))
+    assert [card["memory_mib"] for card in view["cards"]] == [16384, 16384]
+    assert [tenant["name"] for tenant in view["tenants"]] == ["neighbour", "partage-2"]
 
 
 def test_the_fence_that_is_there_can_be_asked_for(site: Site) -> None:
@@ -378,32 +385,49 @@ def test_the_fence_that_is_there_can_be_asked_for(site: Site) -> None:
     for level in ("driver", "mps"):
         done = site.partage("run", *SHARE, "--fence", level, "--", "echo", "never")
         assert (done.returncode, done.stdout) == (2, "")
-        assert f"the fence {level} is asked for, and this machine has hook" in done.stderr
+        assert f"the fence {level} is requested, but the strongest available is hook" in done.stderr
     assert site.names() == []
 
 
 def test_without_the_library_nothing_claims_to_be_fenced(
     site: Site, tmp_path: pathlib.Path
 ) -> None:
-    """Who wants less than the hook is told the share, and ``ps`` says so."""
+    """A user who wants less than the hook is told the share, and ``ps`` says so."""
     site.environment |= installations.without_library(tmp_path)
-    found = _environment(_ran(site, "env", "-0", options=(*SHARE, "--fence", "advisory")))
-    assert found["PARTAGE_FENCE"] == "advisory"
-    assert not {"LD_PRELOAD", "PARTAGE_LIMITS"} & found.keys()
-    assert found["PARTAGE_MEMORY_BYTES"] == f"{found['CUDA_VISIBLE_DEVICES']}={1024 * MIB}"
+    environment = _environment(_ran(site, "env", "-0", options=(*SHARE, "--fence", "advisory")))
+    assert environment["PARTAGE_FENCE"] == "advisory"
+    assert not {"LD_PRELOAD", "PARTAGE_LIMITS"} & environment.keys()
+    assert (
+        environment["PARTAGE_MEMORY_BYTES"] == f"{environment['CUDA_VISIBLE_DEVICES']}={1024 * MIB}"
+    )
     site.holding(*SHARE, "--fence", "advisory")
-    assert [each["fence"] for each in site.view()["tenants"]] == ["advisory"]
-    assert [each["used_bytes"] for each in site.view()["tenants"]] == [None]
+    assert [tenant["fence"] for tenant in site.view()["tenants"]] == ["advisory"]
+    assert [tenant["used_bytes"] for tenant in site.view()["tenants"]] == [None]
+
+
+def test_without_the_library_that_is_said_before_the_program_starts(
+    site: Site, tmp_path: pathlib.Path
+) -> None:
+    """Once, with what to do; the program runs, and where there is a fence nothing is said."""
+    command = ("run", *SHARE, "--fence", "advisory", "--", "sh", "-c", "echo ran >&2")
+    assert "keeps" not in site.partage(*command).stderr
+    site.environment |= installations.without_library(tmp_path)
+    said, *_, ran = site.partage(*command).stderr.splitlines()
+    assert "/sh to its share: " in said
+    assert said.startswith("partage: nothing keeps ")
+    assert "libpartage.so cannot be read" in said
+    assert said.endswith("install Partage from a wheel, or run `make native` in a checkout")
+    assert ran == "ran"
 
 
 @pytest.mark.parametrize("options", [("--fence", "hook"), ()])
-@pytest.mark.parametrize("asked", [("--memory", "1GiB"), ("--compute", "30%")])
+@pytest.mark.parametrize("limit", [("--memory", "1GiB"), ("--compute", "30%")])
 def test_without_the_library_a_limit_is_refused(
-    site: Site, tmp_path: pathlib.Path, asked: tuple[str, ...], options: tuple[str, ...]
+    site: Site, tmp_path: pathlib.Path, limit: tuple[str, ...], options: tuple[str, ...]
 ) -> None:
-    """Who asks for one gets it, or nothing is started; the error says what to do."""
+    """A user who asks for one gets it, or nothing is started; the error says what to do."""
     site.environment |= installations.without_library(tmp_path)
-    done = site.partage("run", *asked, *options, "--", "echo", "never")
+    done = site.partage("run", *limit, *options, "--", "echo", "never")
     assert (done.returncode, done.stdout) == (2, "")
     assert "libpartage.so cannot be read" in done.stderr
     assert "make native" in done.stderr
@@ -414,8 +438,8 @@ def test_without_the_library_a_limit_is_refused(
 def test_without_the_library_a_whole_card_can_be_had(site: Site, tmp_path: pathlib.Path) -> None:
     """There is nothing to keep: nobody else is on it."""
     site.environment |= installations.without_library(tmp_path)
-    for asked in (("--exclusive",), ("--limits", "nvidia.com/gpu=1")):
-        assert _ran(site, "printenv", "PARTAGE_FENCE", options=asked) == "advisory\n"
+    for options in (("--exclusive",), ("--limits", "nvidia.com/gpu=1")):
+        assert _ran(site, "printenv", "PARTAGE_FENCE", options=options) == "advisory\n"
 
 
 def test_a_share_in_an_advisory_share_is_refused_too(site: Site, tmp_path: pathlib.Path) -> None:

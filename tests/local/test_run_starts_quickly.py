@@ -23,14 +23,14 @@ _NOT_NEEDED = (
     "statistics",
     "yaml",
     "partage.agent",
-    "partage.cli.names",
-    "partage.cli.run_telling",  # for those who wait
-    "partage.cli.tables",
-    "partage.devices.measuring",  # for the first on a new machine
+    "partage.cli.name_completion",
+    "partage.cli.display.waiting_lines",  # for those who wait
+    "partage.cli.display.tables",
+    "partage.devices.context_measurement",  # for the first on a new machine
     "partage.dialects",  # for --limits
     "partage.kube",
-    "partage.local.bells",  # the kernel takes milliseconds to take one down
-    "partage.local.waiting",
+    "partage.local.queue.wakeup",  # the kernel takes milliseconds to take one down
+    "partage.local.queue.wait",
     "partage.scheduler",
 )
 
@@ -46,12 +46,12 @@ def test_a_run_that_gets_its_share_at_once_imports_little(site: Site) -> None:
     """Nine tenths of its start are imports, and nobody sees it when there are more of them."""
     _imported(site)  # the first one measures what a context costs
 
-    found = _imported(site)
+    modules = _imported(site)
 
-    assert "partage.local.running" in found
+    assert "partage.local.run.launch" in modules
     assert [
         name
-        for name in sorted(found)
+        for name in sorted(modules)
         for package in _NOT_NEEDED
         if name == package or name.startswith(f"{package}.")
     ] == []

@@ -13,8 +13,8 @@ import pytest
 
 from partage.core import errors
 from partage.devices import nvml
-from partage.local import simulating
-from tests import leaving_out, simulated
+from partage.local.machine import simulated_driver
+from tests import leaving_out, simulated_machines
 from tests.local import sites
 from tests.local.sites import Site
 
@@ -60,9 +60,9 @@ def test_the_option_and_the_variable_mean_the_same(tmp_path: pathlib.Path) -> No
     for done in (option, variable):
         assert done.returncode == 0, done.stderr
         assert _cards(done.stdout) == [("Simulated GPU", 16384)] * 2
-        found = json.loads(done.stdout)
-        assert found["simulated"] is True
-        assert found["ledger"] == str(tmp_path / ".local/state/partage/simulated-2x16GiB")
+        view = json.loads(done.stdout)
+        assert view["simulated"] is True
+        assert view["ledger"] == str(tmp_path / ".local/state/partage/simulated-2x16GiB")
 
 
 def test_the_option_wins(tmp_path: pathlib.Path) -> None:
@@ -110,8 +110,8 @@ def test_what_are_no_cards_is_refused(text: str) -> None:
     """With what to write, before anything is changed."""
     environ: dict[str, str] = {}
     with pytest.raises(errors.InputError) as caught:
-        simulating.switch(text, environ)
-    assert caught.value.what == f"--simulate: {text[:80]!r} are no cards"
+        simulated_driver.switch(text, environ)
+    assert caught.value.what == f"--simulate: {text[:80]!r} is not a list of cards"
     assert environ == {}
 
 
@@ -122,7 +122,7 @@ def test_a_slip_is_one_line_by_either_way(tmp_path: pathlib.Path) -> None:
     for done in (by_option, by_variable):
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr == (
-            "partage: --simulate: '2x' are no cards; write up to 32, "
+            "partage: --simulate: '2x' is not a list of cards; write up to 32, "
             "for example 2x16GiB, or 16GiB,24GiB:Tesla T4\n"
         )
     assert list(tmp_path.iterdir()) == []
@@ -184,8 +184,8 @@ def test_a_mistake_is_found_before_anything_is_made(
 def test_every_table_says_simulated(site: Site) -> None:
     """Nobody can take what is printed for a real machine."""
     site.holding("--memory", "1GiB", "--name", "train")
-    asked = (["ps"], ["ps", "-o", "wide"], ["fit", "--memory", "1GiB"])
-    for command in (*asked, ["fence", "show"], ["fence", "levels"]):
+    commands = (["ps"], ["ps", "-o", "wide"], ["fit", "--memory", "1GiB"])
+    for command in (*commands, ["fence", "show"], ["fence", "levels"]):
         done = site.partage(*command)
         assert re.search(r"\(simulated\)", done.stdout), command
     for command in (["ps", "-o", "json"], ["fit", "--memory", "1GiB", "-o", "json"]):
@@ -208,7 +208,9 @@ def test_nvidia_smi_is_there_and_says_simulated(site: Site) -> None:
 
 def test_without_the_switch_the_path_is_the_users(tmp_path: pathlib.Path) -> None:
     """Of what is simulated nothing is found."""
-    script = "import shutil, partage.local.simulating; print(shutil.which('nvidia-smi'))"
+    script = (
+        "import shutil, partage.local.machine.simulated_driver; print(shutil.which('nvidia-smi'))"
+    )
     environment = {"PATH": str(tmp_path)}
     done = subprocess.run(
         [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True
@@ -220,9 +222,9 @@ def test_the_environment_is_switched_once() -> None:
     """A process that was switched and switches again has each folder once, and its own machine."""
     script = (
         "import os\n"
-        "from partage.local import simulating\n"
+        "from partage.local.machine import simulated_driver\n"
         "for _ in range(2):\n"
-        "    simulating.switch('2x16GiB', os.environ)\n"
+        "    simulated_driver.switch('2x16GiB', os.environ)\n"
         "print(os.environ['LD_LIBRARY_PATH'])\n"
         "print(os.environ['PATH'])\n"
         "print(os.environ['SIMCUDA_STATE'])\n"
@@ -231,15 +233,15 @@ def test_the_environment_is_switched_once() -> None:
     done = subprocess.run(
         [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True
     )
-    folder = simulated.LIBRARIES
+    folder = simulated_machines.LIBRARIES
     assert done.stdout.splitlines() == [f"{folder}:/other", f"{folder}:/usr/bin::/bin", "/s"]
 
 
 def test_on_means_switched() -> None:
     """By the variable alone, and not by an empty one."""
-    assert simulating.on({"PARTAGE_SIMULATE": "16GiB"})
-    assert not simulating.on({"PARTAGE_SIMULATE": ""})
-    assert not simulating.on({})
+    assert simulated_driver.on({"PARTAGE_SIMULATE": "16GiB"})
+    assert not simulated_driver.on({"PARTAGE_SIMULATE": ""})
+    assert not simulated_driver.on({})
 
 
 def test_a_folder_that_cannot_hold_simulated_cards_is_named(tmp_path: pathlib.Path) -> None:

@@ -18,7 +18,7 @@ def small(tmp_path: pathlib.Path) -> Iterator[sites.Site]:
     """A machine with its ledger and its cards on a small disk."""
     with disks.small(tmp_path / "disk") as disk:
         site = sites.Site(disk)
-        site.place()
+        site.state()
         yield site
         site.end()
 
@@ -75,7 +75,7 @@ def test_the_doctor_names_the_file_of_the_cards(small: sites.Site) -> None:
     assert "--simulate" not in done.stdout
 
 
-def test_a_file_that_somebody_named_is_told_as_his(tmp_path: pathlib.Path) -> None:
+def test_a_file_that_a_user_named_is_told_as_theirs(tmp_path: pathlib.Path) -> None:
     """Another folder for the ledger would not help."""
     site = sites.Site(tmp_path, state="/proc/machine")
     done = site.partage("ps")

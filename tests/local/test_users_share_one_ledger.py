@@ -4,65 +4,18 @@ from __future__ import annotations
 
 import os
 import pathlib
-import shutil
-import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
 
 import msgspec
 import pytest
 
 from partage.core import grants
-from partage.local import entries, leases, ledger
-from tests.local import foreigners, sites, users
+from partage.local.ledger import ledger
+from partage.local.state import leases
+from tests.local import foreign_programs, sites, users
+from tests.local.shared_machine import ALICE, BOB, GROUP, STRANGER, Machine
 
-ALICE, BOB, STRANGER = 54_001, 54_002, 54_003
-GROUP = f"partage-test-{os.getpid()}"
 GIB = 1024  # MiB
-
-
-class Machine:
-    """What root set up, and the users of it."""
-
-    def __init__(self, folder: pathlib.Path) -> None:
-        self.root = sites.Site(folder)
-        self.set_up()
-        self.gid = self.root.folder.stat().st_gid
-        self.alice = users.User(folder, ALICE, self.gid)
-        self.bob = users.User(folder, BOB, self.gid)
-        self.stranger = users.User(folder, STRANGER)
-
-    def set_up(self) -> str:
-        """``sudo partage setup``."""
-        done = self.root.partage("setup", "--group", GROUP, "--state", self.root.folder)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    def end(self) -> None:
-        """Kill what is left."""
-        for each in (self.root, self.alice, self.bob, self.stranger):
-            each.end()
-
-    def entry(self, name: str) -> entries.Entry:
-        """A row of the ledger."""
-        with self.root.book() as book:
-            return next(each for each in book.all() if each.name == name)
-
-
-@pytest.fixture
-def machine() -> Iterator[Machine]:
-    """Two simulated cards of 16 GiB, for a group."""
-    users.need_root()
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="partage-users-"))
-    folder.chmod(0o755)
-    try:
-        made = Machine(folder)
-        yield made
-        made.end()
-    finally:
-        subprocess.run(["groupdel", GROUP], check=False, capture_output=True)
-        shutil.rmtree(folder)
 
 
 def test_one_sees_what_the_other_has_and_uses(machine: Machine) -> None:
@@ -93,7 +46,7 @@ def test_cards_are_shared_without_overlap(machine: Machine) -> None:
 
 
 def test_one_waits_until_the_other_ends(machine: Machine) -> None:
-    """Even if he was killed."""
+    """Even if the other was killed."""
     held = machine.alice.holding("--exclusive", "--cards", "all", "--name", "all")
     waits = machine.bob.run(
         "--memory", "8GiB", "--name", "next", command=["sh", "-c", "echo started; id -u"]
@@ -126,11 +79,11 @@ with sqlite3.connect(sys.argv[1]) as book:
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_nobody_releases_what_another_has(machine: Machine, change: str) -> None:
-    """A member who writes into the ledger himself gains nothing: the next decision undoes it."""
+    """Members who write into the ledger by hand gain nothing: the next decision undoes it."""
     machine.alice.holding("--memory", "100%", "--cards", "2", "--name", "all")
     machine.bob.partage("run", "--memory", "1GiB", "--no-wait", "--", "true")  # a decision
     before = machine.entry("all")
-    assert machine.bob.python(WRITE, machine.root.place().ledger, CHANGES[change]) == "1"
+    assert machine.bob.python(WRITE, machine.root.state().ledger, CHANGES[change]) == "1"
 
     done = machine.bob.partage("run", "--memory", "1GiB", "--no-wait", "--", "true")
 
@@ -141,7 +94,7 @@ def test_nobody_releases_what_another_has(machine: Machine, change: str) -> None
 
 
 def test_what_others_write_about_one_who_waits_is_not_believed(machine: Machine) -> None:
-    """Who he is and what he asks for he says himself; a share below nothing makes no room."""
+    """A waiter says itself whose it is and what it wants; a share below nothing makes no room."""
     machine.alice.holding("--exclusive", "--cards", "all", "--name", "all")
     machine.alice.run("--memory", "4GiB", "--name", "next", command=["sleep", "600"])
     sites.eventually(lambda: machine.bob.names("waiting") == ["next"])
@@ -158,7 +111,7 @@ def test_what_others_write_about_one_who_waits_is_not_believed(machine: Machine)
     change = "UPDATE entries SET priority = -5, granted_at = 1.0, grant_json = CAST('{}' AS BLOB) "
     text = msgspec.json.encode(forged).decode()
     script = change.replace("{}", text) + "WHERE name = 'next'"
-    assert machine.bob.python(WRITE, machine.root.place().ledger, script) == "1"
+    assert machine.bob.python(WRITE, machine.root.state().ledger, script) == "1"
 
     done = machine.bob.partage("run", "--memory", "1GiB", "--no-wait", "--", "true")
 
@@ -186,14 +139,14 @@ def test_what_others_write_about_one_who_waits_is_not_believed(machine: Machine)
 def test_nobody_touches_the_files_or_processes_of_another(machine: Machine, attempt: str) -> None:
     """The kernel says so, whatever a member tries."""
     process = machine.alice.using(64, "--memory", "4GiB", "--name", "train")
-    entry, place = machine.entry("train"), machine.root.place()
+    entry, state = machine.entry("train"), machine.root.state()
     script = f"""
 import os, sys
 place, lease, limits, pid = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
 {attempt}
 """
-    lease, limits = place.leases / entry.token, place.fence / "tenants" / entry.tenant / "limits"
-    said = machine.bob.python(script, place.path, lease, limits, process.pid)
+    lease, limits = state.leases / entry.token, state.fence / "tenants" / entry.tenant / "limits"
+    said = machine.bob.python(script, state.path, lease, limits, process.pid)
 
     assert said.startswith("PermissionError: "), said
     assert lease.exists()
@@ -206,14 +159,14 @@ def test_nothing_of_the_environment_is_written_down(machine: Machine) -> None:
     secret = "tell-nobody-of-this"
     machine.alice.holding("--memory", "4GiB", "--name", "train", env={"TOKEN": secret})
 
-    place = machine.root.place()
-    written = [each for each in place.path.rglob("*") if each.is_file() and each.name != "machine"]
+    state = machine.root.state()
+    written = [file for file in state.path.rglob("*") if file.is_file() and file.name != "machine"]
 
-    assert place.leases / machine.entry("train").token in written
-    assert not [each for each in written if secret.encode() in each.read_bytes()]
+    assert state.leases / machine.entry("train").token in written
+    assert not [file for file in written if secret.encode() in file.read_bytes()]
 
 
-def test_a_stranger_is_told_and_gets_no_ledger_of_his_own(
+def test_a_stranger_is_told_and_gets_no_ledger_of_their_own(
     machine: Machine, tmp_path: pathlib.Path
 ) -> None:
     """Two ledgers would give the same card away twice."""
@@ -223,17 +176,19 @@ def test_a_stranger_is_told_and_gets_no_ledger_of_his_own(
     os.chown(home, STRANGER, STRANGER)
     said = machine.stranger.python(
         "import pathlib, sys\n"
-        "from partage.local import places\n"
-        "places.find({'XDG_STATE_HOME': sys.argv[1]}, shared=pathlib.Path(sys.argv[2]))",
+        "from partage.local.state import location\n"
+        "location.find({'XDG_STATE_HOME': sys.argv[1]}, shared=pathlib.Path(sys.argv[2]))",
         *(home, machine.root.folder),
     )
 
-    told = f"{machine.root.folder} is for the members of group {GROUP}, and you are none; "
+    message = (
+        f"{machine.root.folder} is for the members of group {GROUP}, and you are not one of them; "
+    )
     assert done.returncode == 1
     assert done.stderr == (
-        f"partage: {told}ask for `sudo usermod -aG {GROUP} {STRANGER}`, and log in again\n"
+        f"partage: {message}ask for `sudo usermod -aG {GROUP} {STRANGER}`, and log in again\n"
     )
-    assert told in said
+    assert message in said
     assert list(home.iterdir()) == []
 
 
@@ -245,26 +200,27 @@ def test_the_ledger_stays_in_the_hands_of_root(machine: Machine) -> None:
     expected = {f"ledger.db{suffix}": (0, machine.gid, 0o100660) for suffix in ("", "-wal", "-shm")}
     for last in (machine.alice, machine.root, machine.bob):
         assert last.partage("run", "--memory", "1GiB", "--", "true").returncode == 0
-        found = {each.name: each.stat() for each in machine.root.folder.glob("ledger.db*")}
+        statuses = {file.name: file.stat() for file in machine.root.folder.glob("ledger.db*")}
         assert {
-            name: (status.st_uid, status.st_gid, status.st_mode) for name, status in found.items()
+            name: (status.st_uid, status.st_gid, status.st_mode)
+            for name, status in statuses.items()
         } == expected
 
 
 def test_root_clears_up_after_others(machine: Machine) -> None:
-    """A member removes what is his; `partage setup`, run again, removes all that has ended."""
+    """Members remove what is theirs; `partage setup`, run again, removes all that has ended."""
     machine.alice.partage("run", "--memory", "1GiB", "--", "true")
-    place = machine.root.place()
+    state = machine.root.state()
     machine.bob.partage("run", "--memory", "1GiB", "--", "true")
     assert {
-        place.leases.joinpath(token).stat().st_uid for token in leases.tokens(place.leases)
+        state.leases.joinpath(token).stat().st_uid for token in leases.tokens(state.leases)
     } == {*(ALICE, BOB)}
     assert "ended programs of others have left files" in machine.bob.partage("doctor").stdout
 
     assert "leases: repaired (2 of ended programs were removed)" in machine.set_up()
-    assert leases.tokens(place.leases) == []
-    assert list((place.fence / "tenants").iterdir()) == []
-    with ledger.opened(place) as book:
+    assert leases.tokens(state.leases) == []
+    assert list((state.fence / "tenants").iterdir()) == []
+    with ledger.opened(state) as book:
         assert book.all() == []
 
 
@@ -273,7 +229,7 @@ def test_what_a_hidden_process_uses_is_not_given_away(machine: Machine) -> None:
     hiding = "mount -t proc -o hidepid=2 proc /proc"
     bob = users.User(machine.root.folder.parent, BOB, machine.gid, mounting=hiding)
     machine.alice.using(64, "--memory", "1GiB", "--name", "train")
-    with foreigners.on(machine.root) as strangers:
+    with foreign_programs.on(machine.root) as strangers:
         strangers.using(12 * GIB, card=0)
         strangers.using(12 * GIB, card=1)
 
@@ -281,25 +237,22 @@ def test_what_a_hidden_process_uses_is_not_given_away(machine: Machine) -> None:
         done = bob.partage("run", "--memory", "8GiB", "--no-wait", "--", "true")
 
     assert all(card["foreign_mib"] >= 12 * GIB for card in view["cards"])
-    assert [each["user"] for each in view["foreign"]] == [None, None]
-    assert [(each["name"], each["command"]) for each in view["tenants"]] == [("train", None)]
+    assert [row["user"] for row in view["foreign"]] == [None, None]
+    assert [(row["name"], row["command"]) for row in view["tenants"]] == [("train", None)]
     assert done.returncode == 75, done.stderr
     bob.end()
 
 
-def test_root_in_the_place_of_one_user_does_not_lock_him_out(tmp_path: pathlib.Path) -> None:
-    """``sudo -E partage run`` in his own place: its fence holds, and he runs as before."""
-    users.need_root()
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(0o755)
-    tmp_path.chmod(0o777)
-    alice, root = users.User(tmp_path, ALICE), sites.Site(tmp_path)
-    here = ("--card", "0", "--memory", "2GiB", "--")
+def test_root_in_the_place_of_a_user_does_not_lock_the_user_out(open_folder: pathlib.Path) -> None:
+    """``sudo -E partage run`` in a user's place: its fence holds, and the user runs as before."""
+    open_folder.chmod(0o777)
+    alice, root = users.User(open_folder, ALICE), sites.Site(open_folder)
+    share = ("--card", "0", "--memory", "2GiB", "--")
     try:
         assert alice.partage("ps").returncode == 0
-        done = root.partage("run", *here, sys.executable, sites.PROGRAM, "try", "4096")
+        done = root.partage("run", *share, sys.executable, sites.PROGRAM, "try", "4096")
         assert done.stdout == "error 2\n", done.stderr
-        done = alice.partage("run", *here, "echo", "ran")
+        done = alice.partage("run", *share, "echo", "ran")
         assert done.stdout == "ran\n", done.stderr
         assert len(list(alice.folder.glob("fence/tenants/*"))) == 1  # hers; root's is cleared up
     finally:

@@ -1,4 +1,4 @@
-"""A program that gets around its fence is seen by whoever looks, and ended if that is asked for."""
+"""A program that gets around its fence is seen by all who look, and ended if that is asked for."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ import sys
 
 import pytest
 
-from partage.fence import layout, roots, tenants, usage
-from tests import simulated
-from tests.local import foreigners, sites
+from partage.fence import usage
+from partage.fence.store import layout, roots, tenants
+from tests import simulated_machines
+from tests.local import foreign_programs, sites
 
 CONTEXT_MIB = 256
 SLOT_PID = layout.Region.slot.offset + layout.RegionSlot.pid.offset  # of the first slot
-OUT = ("env", "-u", "LD_PRELOAD", f"LD_LIBRARY_PATH={simulated.LIBRARIES}")
+OUT = ("env", "-u", "LD_PRELOAD", f"LD_LIBRARY_PATH={simulated_machines.LIBRARIES}")
 
 
 @pytest.fixture
@@ -62,7 +63,7 @@ def test_the_next_who_comes_is_told(site: sites.Site, escaped: subprocess.Popen[
 
 
 def test_honest_programs_are_nothing_to_tell(site: sites.Site) -> None:
-    """Neither to ps nor to whoever comes next."""
+    """Neither to ps nor to the next command."""
     site.using(700, "--memory", "1GiB")
     assert site.view()["problems"] == []
     assert "fence" not in site.partage("run", "--memory", "1GiB", "--", "true").stderr
@@ -84,14 +85,14 @@ def test_watch_ends_it_where_that_is_asked_for(
 
 def test_nobody_can_point_the_watch_at_another(site: sites.Site) -> None:
     """A slot that names the process of somebody else does not make it the program's."""
-    with foreigners.on(site) as strangers:
+    with foreign_programs.on(site) as strangers:
         stranger = strangers.using(3000)
         site.using(300, "--memory", "1GiB", "--card", "0")
-        root = roots.find(site.place().fence)
+        root = roots.find(site.state().fence)
         (name,) = tenants.names(root)
         with (root.tenants / name / "region").open("r+b") as file:
             os.pwrite(file.fileno(), struct.pack("<i", stranger.pid), SLOT_PID)
-        assert [each.pid for each in usage.snapshot(root, name).processes] == [stranger.pid]
+        assert [process.pid for process in usage.snapshot(root, name).processes] == [stranger.pid]
         assert [row["fence"] for row in site.view()["tenants"]] == ["hook"]
 
 
@@ -119,3 +120,12 @@ def test_watch_tells_once_and_ends_with_ctrl_c(
     out, err = watch.communicate(timeout=sites.PATIENCE_S)
     assert (out, "Traceback" in err) == ("", False)
     assert escaped.poll() is None
+
+
+def test_watch_says_that_it_has_begun(site: sites.Site) -> None:
+    """On standard error: programs that read standard output see nothing."""
+    watch = site.start("watch")
+    assert watch.stderr is not None
+    assert watch.stderr.readline() == "Watching 2 cards every 0.5 s; press Ctrl-C to stop.\n"
+    watch.send_signal(signal.SIGINT)
+    assert watch.communicate(timeout=sites.PATIENCE_S)[0] == ""

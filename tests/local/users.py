@@ -7,11 +7,14 @@ mount namespace of theirs.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 import shlex
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from typing import Any
 
 from tests import leaving_out
@@ -38,7 +41,7 @@ class User(sites.Site):
         uid: int,
         *gids: int,
         cards: str = "2x16GiB",
-        mounting: str = "",  # a command of the shell for a mount that only he sees
+        mounting: str = "",  # a command of the shell for a mount that only this user sees
     ) -> None:
         super().__init__(folder, cards)
         self.environment |= {"HOME": "/nonexistent"}
@@ -67,6 +70,15 @@ class User(sites.Site):
         return out.strip() if process.returncode == 0 else err.strip().splitlines()[-1]
 
 
+@contextlib.contextmanager
+def open_folder() -> Iterator[pathlib.Path]:
+    """A folder that other users can enter; the folders of pytest are for one user alone."""
+    with tempfile.TemporaryDirectory(prefix="partage-users-") as made:
+        folder = pathlib.Path(made)
+        folder.chmod(0o755)
+        yield folder
+
+
 def need_root() -> None:
     """Leave the test out where nobody can become somebody else."""
     if os.geteuid() != 0:
@@ -82,7 +94,7 @@ def _prefix(uid: int, gids: tuple[int, ...], mounting: str = "") -> list[str]:
     groups = ["--groups", ",".join(map(str, gids))] if gids else ["--clear-groups"]
     become = ["setpriv", "--reuid", str(uid), "--regid", str(uid), *groups, "--"]
     prefix = pathlib.Path(sys.base_prefix).resolve()
-    closed = [each for each in prefix.parents if not each.stat().st_mode & 0o001]
+    closed = [folder for folder in prefix.parents if not folder.stat().st_mode & 0o001]
     if closed:
         shown = _SHOWN.format(prefix=shlex.quote(str(prefix)), closed=shlex.quote(str(closed[-1])))
         mounting = f"{shown}{mounting}"

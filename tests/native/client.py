@@ -235,10 +235,10 @@ def card_memory_v2(index: int = 0) -> dict[str, int]:
 def processes(index: int = 0, version: str = "_v3", kind: str = "Compute") -> dict[str, int]:
     """Bytes by pid, of the processes that the card is said to have."""
     info = ProcessInfo if version else ProcessInfoV1
-    count, found = c_uint(1024), (info * 1024)()
+    count, infos = c_uint(1024), (info * 1024)()
     name = f"nvmlDeviceGet{kind}RunningProcesses{version}"
-    call(name, card(index), byref(count), found)
-    return {str(each.pid): each.used_bytes for each in found[: count.value]}
+    call(name, card(index), byref(count), infos)
+    return {str(info_row.pid): info_row.used_bytes for info_row in infos[: count.value]}
 
 
 def how_many_processes(index: int = 0) -> tuple[int, int]:
@@ -258,9 +258,9 @@ def busy_pids(index: int = 0) -> list[int]:
 def busy_pids_in_full(index: int = 0) -> list[int]:
     """The same, as newer programs ask for it."""
     samples = (FullSample * 256)()
-    asked = Utilization(UTILIZATION_V1, 256, 0, ctypes.addressof(samples))
-    call("nvmlDeviceGetProcessesUtilizationInfo", card(index), byref(asked))
-    return [sample.pid for sample in samples[: asked.count]]
+    utilization = Utilization(UTILIZATION_V1, 256, 0, ctypes.addressof(samples))
+    call("nvmlDeviceGetProcessesUtilizationInfo", card(index), byref(utilization))
+    return [sample.pid for sample in samples[: utilization.count]]
 
 
 def visible_devices() -> int:

@@ -17,8 +17,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from native import building, refreshing
-from partage.fence import library, limits, originals, roots, substitutes, tenants, usage
+from native import compilers, libraries, parts
+from partage.fence import usage
+from partage.fence.library import aliases, libpartage, originals, substitutes
+from partage.fence.store import limits, roots, tenants
 from tests import leaving_out
 
 MIB = 1 << 20
@@ -30,8 +32,9 @@ NO_DEVICE, INVALID_DEVICE, INVALID_CONTEXT, NOT_PERMITTED = 100, 101, 201, 800
 
 HERE = Path(__file__).parent
 CLIENTS = HERE / "clients"
-LIBRARIES = refreshing.LIB / "simulated"
-FENCE = refreshing.LIB / "libpartage.so"
+_LIB = aliases.named(parts.LIB)  # tests name it to the loader, also that of "my checkout"
+LIBRARIES = _LIB / "simulated"
+FENCE = _LIB / "libpartage.so"
 # access, faccessat and faccessat2: whether a file is there, without opening it
 ACCESS_CALLS = {"x86_64": "21,269,439", "aarch64": "48,439"}[platform.machine()]
 SEAL_CALL = "462"  # mseal, on every machine
@@ -185,12 +188,12 @@ class Machine:
             timeout=TIMEOUT_S,
         )
 
-    def tenant(self, name: str = "job", *, cards: tuple[int, ...] = (0,), **asked: Any) -> Tenant:
+    def tenant(self, name: str = "job", *, cards: tuple[int, ...] = (0,), **terms: Any) -> Tenant:
         """Make a tenant with the same share of each of these cards."""
-        on_failure = asked.pop("on_failure", limits.OnFailure.CLOSED)
-        each = {"memory_bytes": GIB, "context_bytes": CONTEXT_BYTES, **asked}
-        chosen = tuple(limits.CardLimits(uuid=self.uuids[card], **each) for card in cards)
-        links = substitutes.links(library.find(), originals.find(self.environment))
+        on_failure = terms.pop("on_failure", limits.OnFailure.CLOSED)
+        share = {"memory_bytes": GIB, "context_bytes": CONTEXT_BYTES, **terms}
+        chosen = tuple(limits.CardLimits(uuid=self.uuids[card], **share) for card in cards)
+        links = substitutes.links(libpartage.find(), originals.find(self.environment))
         tenants.create(self.root, name, limits.Limits(chosen, on_failure), links=links)
         return Tenant(self, name)
 
@@ -219,9 +222,9 @@ class Tenant:
     @property
     def whole_environment(self) -> dict[str, str]:
         """The same by both ways in, as the product has it: preloaded, and in the driver's place."""
-        found = tenants.read(self.machine.root, self.name)
+        record = tenants.read(self.machine.root, self.name)
         inherited = self.machine.environment
-        return substitutes.environment(found.libraries, found.limits_path, inherited)
+        return substitutes.environment(record.libraries, record.limits_path, inherited)
 
     @property
     def place_environment(self) -> dict[str, str]:
@@ -246,22 +249,22 @@ class Tenant:
 
     def counted(self, card: int = 0) -> dict[int, int]:
         """Bytes by pid: what the fence counts for each living process."""
-        found = usage.snapshot(self.machine.root, self.name).processes
-        return {each.pid: each.used_bytes[card] for each in found}
+        living = usage.snapshot(self.machine.root, self.name).processes
+        return {process.pid: process.used_bytes[card] for process in living}
 
     def usage(self, card: int = 0) -> usage.CardUsage:
         """What the node side reads of one of its cards."""
         return usage.snapshot(self.machine.root, self.name).cards[card]
 
-    def change(self, **asked: Any) -> None:
+    def change(self, **terms: Any) -> None:
         """Change its limits while it runs."""
-        tenants.change(self.machine.root, self.name, limits.Change(**asked))
+        tenants.change(self.machine.root, self.name, limits.Change(**terms))
 
 
 def compiled(target: Path, source: str, *flags: str) -> Path:
     """A small program or library in C, from tests/native/clients; a program is linked with CUDA."""
     linked = [] if "-shared" in flags else [LIBRARIES / "libcuda.so.1"]
-    compiler = building.system_compiler(*(f"-isystem{folder}" for folder in building.headers()))
+    compiler = compilers.system(*(f"-isystem{folder}" for folder in libraries.header_folders()))
     return compiler.link(target, [CLIENTS / source, *linked], "-pthread", *flags, "-ldl")
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from native import building
+from native import compilers, libraries
 
 FENCE = Path("native/fence").resolve()
 
@@ -52,7 +52,7 @@ def facts(folder: Path, includes: list[str], flags: list[str]) -> dict[str, int]
     lines += [f'printf("{name} %ld\\n", (long){name});' for name in NUMBERS]
     source, program = folder / "facts.c", folder / "facts"
     source.write_text("\n".join([*lines, "}"]))
-    compiler = building.system_compiler()
+    compiler = compilers.system()
     subprocess.run([*compiler.command, *flags, "-o", program, source], check=True, timeout=60)
     printed = subprocess.run([program], check=True, timeout=60, capture_output=True, text=True)
     return {line.split()[0]: int(line.split()[1]) for line in printed.stdout.splitlines()}
@@ -60,7 +60,7 @@ def facts(folder: Path, includes: list[str], flags: list[str]) -> dict[str, int]
 
 def test_sizes_offsets_and_numbers_are_those_of_the_headers(tmp_path: Path) -> None:
     """A struct that is laid out differently would be read in the wrong place."""
-    flags = [f"-isystem{folder}" for folder in building.headers()]
+    flags = [f"-isystem{folder}" for folder in libraries.header_folders()]
     theirs = facts(tmp_path, ["cuda.h", "nvml.h"], ["-D__CUDA_API_VERSION_INTERNAL", *flags])
     assert facts(tmp_path, ["cuda_abi.h"], [f"-I{FENCE}"]) == theirs
     assert len(NUMBERS) > 20
@@ -70,11 +70,11 @@ def typedefs() -> set[tuple[str, int, bool]]:
     """Every form of every function that the headers know: name, first version, per-thread."""
     text = "".join(
         (folder / "cudaTypedefs.h").read_text()
-        for folder in building.headers()
+        for folder in libraries.header_folders()
         if (folder / "cudaTypedefs.h").exists()
     )
-    found = re.findall(r"\*PFN_(\w+?)_v(\d+)(_ptsz|_ptds)?\)", text)
-    return {(name, int(version), bool(suffix)) for name, version, suffix in found}
+    matches = re.findall(r"\*PFN_(\w+?)_v(\d+)(_ptsz|_ptds)?\)", text)
+    return {(name, int(version), bool(suffix)) for name, version, suffix in matches}
 
 
 HOOKS = [

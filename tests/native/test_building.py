@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from native import building
+from native import libraries
 
-NATIVE = building.HERE
+NATIVE = libraries.SOURCES
 SMALL_FENCE = "int cuInit(unsigned flags) { return (int)flags; }\n"
 # Gets half of its work done, and ends the build that runs it.
 KILLING_COMPILER = """#!/bin/sh
@@ -78,9 +78,10 @@ def test_a_second_build_finds_nothing_to_do(checkout: Path) -> None:
     [
         ("fence/small.c", "int more(void) { return 1; } int more(void);"),
         ("fence/new.h", "/* a new file */"),
-        ("building.py", "# another way of building"),
+        ("compilers.py", "# other flags"),
+        ("libraries.py", "# another way of building"),
     ],
-    ids=["source", "header", "flags"],
+    ids=["source", "header", "flags", "way"],
 )
 def test_a_change_is_built(checkout: Path, name: str, text: str) -> None:
     """A change of a source, of a header or of the way of building makes the library anew."""

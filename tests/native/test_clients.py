@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from native import building, elf
-from partage.fence import limits
+from native import compilers, elf, libraries
+from partage.fence.store import limits
 from tests import leaving_out
 from tests.native import fenced
 from tests.native.fenced import CONTEXT_BYTES, GIB, LIBRARIES, MIB
 
-ROOT = building.HERE.parent
+ROOT = libraries.SOURCES.parent
 FITS_MIB = 500  # beside the context, in a quota of a GiB
 STEP = 20 * MIB  # by which sequences take memory
 LAUNCHES = 40  # of each client at least
@@ -61,7 +61,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The clients in C, linked with -lcuda as anybody's program is."""
     made = tmp_path_factory.mktemp("clients")
     (made / "libcuda.so").symlink_to(LIBRARIES / "libcuda.so.1")
-    compiler = building.system_compiler(*(f"-isystem{path}" for path in building.headers()))
+    compiler = compilers.system(*(f"-isystem{path}" for path in libraries.header_folders()))
     for name in ("sim_linked", "sim_replays"):
         source = fenced.CLIENTS / f"{name}.c"
         compiler.link(made / name, [source], f"-L{made}", "-lcuda", "-ldl")

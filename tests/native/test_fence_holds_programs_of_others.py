@@ -16,13 +16,13 @@ from typing import Any
 
 import pytest
 
-from native import building
+from native import libraries
 from tests import leaving_out
 from tests.local import sites
 from tests.native import fenced
 from tests.native.fenced import CONTEXT_BYTES, GIB, MIB
 
-ROOT = building.HERE.parent
+ROOT = libraries.SOURCES.parent
 FITS_MIB, TOO_MUCH_MIB = 1000, 3000  # of a share of 2 GiB
 REFUSALS = {
     "taichi": ("Arch.cuda", r"RuntimeError: .*CUDA Error CUDA_ERROR_OUT_OF_MEMORY: out of memory"),
@@ -78,10 +78,10 @@ def test_a_library_that_is_bound_to_its_own_passes_the_preload_by(
 def test_started_by_run_it_is_shown_as_it_is(tmp_path: pathlib.Path, name: str) -> None:
     """`partage run` holds it, and `partage ps` agrees with the card to the MiB."""
     site = sites.Site(tmp_path, cards="1x16GiB")
-    told = {"PYTHONPATH": str(ROOT), "HOME": str(tmp_path)}
+    variables = {"PYTHONPATH": str(ROOT), "HOME": str(tmp_path)}
     try:
         program = site.run(
-            "--memory", "2GiB", command=command(name), env=told, stdin=subprocess.PIPE
+            "--memory", "2GiB", command=command(name), env=variables, stdin=subprocess.PIPE
         )
         assert program.stdout is not None
         assert is_held(name, json.loads(program.stdout.readline())["value"])

@@ -1,4 +1,4 @@
-"""Our libraries are found in the driver's place, so whoever finds the driver finds the fence."""
+"""Our libraries are found in the driver's place: programs that find the driver find the fence."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from native import building, elf
-from native.substitute import generating
-from partage.fence import library, originals, substitutes
+from native import compilers, elf, libraries
+from native.substitute import functions
+from partage.fence.library import libpartage, originals, substitutes
 from tests import leaving_out
 from tests.native import fenced
 from tests.native.fenced import CLIENTS, FENCE, LIBRARIES, MIB, OUT_OF_MEMORY
@@ -17,7 +17,9 @@ from tests.native.fenced import CLIENTS, FENCE, LIBRARIES, MIB, OUT_OF_MEMORY
 HELD, ESCAPED = f"0 0 {OUT_OF_MEMORY}\n", "0 0 0\n"
 WAYS = ("by the program", "libc", "version", "namespace", "short name")
 AROUND_THE_PRELOAD = ("libc", "version", "namespace", "short name")
-BEGINNING = substitutes.links(library.find(), originals.find({"LD_LIBRARY_PATH": str(LIBRARIES)}))
+BEGINNING = substitutes.links(
+    libpartage.find(), originals.find({"LD_LIBRARY_PATH": str(LIBRARIES)})
+)
 LINKERS = [name for name in ("bfd", "gold", "lld", "mold") if shutil.which(f"ld.{name}")]
 NEWER_DRIVER = """
 int cuInit(unsigned flags) { return 4711 + (int)flags; }
@@ -28,8 +30,8 @@ int cuDeviceTotalMem_v2(void) { return 4713; }
 
 def linked(target: Path, *sources: Path, flags: tuple[str, ...] = (), first: str = "-g") -> Path:
     """A program, or a library; what every call of the compiler needs comes `first`."""
-    includes = [f"-isystem{folder}" for folder in building.headers()]
-    return building.system_compiler(first, *includes).link(target, sources, *flags, "-ldl")
+    includes = [f"-isystem{folder}" for folder in libraries.header_folders()]
+    return compilers.system(first, *includes).link(target, sources, *flags, "-ldl")
 
 
 def sought(target: Path, *flags: str, first: str = "-g") -> Path:
@@ -109,13 +111,13 @@ def test_a_static_program_that_opens_the_driver_finds_the_fence(
     """It reads the library path, though nothing can be preloaded into it."""
     try:
         static = sought(tmp_path / "static", first="-static")
-    except building.CannotBuild as error:
+    except compilers.CannotBuild as error:
         leaving_out.leave_out("a libc to link with statically", str(error).splitlines()[-1])
     ran = machine.run(static, "by the program", environment=held)
     assert (ran.stdout, ran.stderr) == (HELD, "")
 
 
-@pytest.mark.parametrize("name", building.DRIVER)
+@pytest.mark.parametrize("name", libraries.DRIVER)
 def test_every_function_of_the_driver_is_found(
     machine: fenced.Machine, tenant: fenced.Tenant, name: str
 ) -> None:
@@ -124,20 +126,20 @@ def test_every_function_of_the_driver_is_found(
     assert len(names) > 400
     program = machine.start(tenant.place_environment)
     program(WHERE)
-    found = program(f"{{n: where({name!r}, n) for n in {names}}}")
-    assert found == program(f"{{n: where({name.removesuffix('.1')!r}, n) for n in {names}}}")
-    wrapped = set(generating.wrapped())
+    library_of = program(f"{{n: where({name!r}, n) for n in {names}}}")
+    assert library_of == program(f"{{n: where({name.removesuffix('.1')!r}, n) for n in {names}}}")
+    wrapped = set(functions.wrapped())
     behind = originals.BEHIND[name]
-    assert found == {each: name if each in wrapped else behind for each in names}
+    assert library_of == {function: name if function in wrapped else behind for function in names}
 
 
 def test_each_jump_leads_to_the_wrapper_of_its_name(machine: fenced.Machine) -> None:
     """The table is in the order in which the jumps were counted."""
-    names = generating.wrapped()
+    names = functions.wrapped()
     program = machine.start()
     program(WHERE)
     program(f"fence = ctypes.CDLL({str(FENCE)!r})")
-    program(f"table = (ctypes.c_void_p * {len(names)}).in_dll(fence, {generating.table()!r})")
+    program(f"table = (ctypes.c_void_p * {len(names)}).in_dll(fence, {functions.table_name()!r})")
     assert program("[named(pointer) for pointer in table]") == names
 
 
@@ -166,7 +168,7 @@ def test_a_driver_newer_than_this_build_is_found_whole(
     source = tmp_path / "newer.c"
     source.write_text(NEWER_DRIVER)
     soname = f"-Wl,-soname,{originals.CUDA}"
-    newer = building.system_compiler("-w").link(tmp_path / "newer", [source], "-shared", soname)
+    newer = compilers.system("-w").link(tmp_path / "newer", [source], "-shared", soname)
     links = {**BEGINNING, originals.BEHIND[originals.CUDA]: newer}
     place = folder_of(tmp_path / "place", links)
     for preload in ("", str(FENCE)):
@@ -187,7 +189,7 @@ def test_what_the_fence_does_not_find_is_no_error_of_the_programs(
     (tmp_path / "small").mkdir()
     soname = f"-Wl,-soname,{originals.CUDA}"
     target = tmp_path / "small" / originals.CUDA
-    building.system_compiler("-w").link(target, [source], "-shared", soname)
+    compilers.system("-w").link(target, [source], "-shared", soname)
     program = machine.start(tenant.environment, LD_LIBRARY_PATH=str(target.parent))
     program("dlerror = ctypes.CDLL(None).dlerror; dlerror.restype = ctypes.c_char_p")
     program("driver = ctypes.CDLL('libcuda.so.1')")
@@ -215,6 +217,18 @@ def test_two_namespaces_of_a_program_share_its_quota(
     ran = machine.run(program, "namespace", environment=tenant.whole_environment)
     assert ran.stdout == HELD
     assert tenant.usage().refused > 0
+
+
+@pytest.mark.parametrize("opened", ["the driver", "a library with it"])
+def test_a_program_with_two_drivers_has_the_functions_of_each(
+    machine: fenced.Machine, held: dict[str, str], tmp_path: Path, opened: str
+) -> None:
+    """One it is linked with, one in another namespace: both work, and both are held."""
+    twice = fenced.compiled(tmp_path / "twice", "twice.c")
+    flags = ("-shared", f"-L{LIBRARIES}", "-l:libcuda.so.1", "-DLINKED")
+    other = sought(tmp_path / "libother.so", *flags)
+    ran = machine.run(twice, *([] if opened == "the driver" else [other]), environment=held)
+    assert (ran.stdout, ran.stderr) == (f"0 0 0 {OUT_OF_MEMORY}\n" * 2, "")
 
 
 def test_a_driver_that_is_closed_and_opened_again_is_still_fenced(
@@ -252,12 +266,12 @@ def test_what_stands_there_and_the_fence_are_of_one_build(
 ) -> None:
     """With the fence of another build nothing is found, instead of something wrong."""
     other = tmp_path / "other.so"
-    table = generating.table().encode()
+    table = functions.table_name().encode()
     other.write_bytes(FENCE.read_bytes().replace(table, table[::-1]))
-    place = folder_of(tmp_path / "place", {**BEGINNING, library.NAME: other})
+    place = folder_of(tmp_path / "place", {**BEGINNING, libpartage.NAME: other})
     program = machine.start(LD_LIBRARY_PATH=str(place))
     program(OPENED)
-    for name in building.DRIVER:
+    for name in libraries.DRIVER:
         assert "undefined symbol" in program(f"opened({name!r})")
 
 

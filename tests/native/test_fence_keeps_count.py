@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from partage.fence import limits
+from partage.fence.store import limits
 from tests.native import fenced
 from tests.native.fenced import CONTEXT_BYTES, MIB, OUT_OF_MEMORY
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from partage.fence import limits
+from partage.fence.store import limits
 from tests import leaving_out
 from tests.native import fenced
 from tests.native.fenced import CONTEXT_BYTES, GIB, MIB, NOT_PERMITTED, OUT_OF_MEMORY
@@ -85,12 +85,12 @@ def assert_closed(process: fenced.Process, reason: str) -> None:
         "call('cuLaunchKernel', 0, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0)",
     ):
         assert process.code(line) == NOT_PERMITTED, line
-    told = process(f"error_text({NOT_PERMITTED})")
-    assert told.startswith("Partage: ")
-    assert reason in told
+    message = process(f"error_text({NOT_PERMITTED})")
+    assert message.startswith("Partage: ")
+    assert reason in message
     assert process("error_text(2)") == "out of memory"
     words = process.end()
-    assert words.startswith(told)
+    assert words.startswith(message)
     assert words.count("\n") == 1
 
 
@@ -154,7 +154,7 @@ def test_a_region_that_vanishes_while_a_process_runs_changes_nothing_for_it(
 def test_another_region_in_its_place_is_not_taken_for_it(
     tenant: fenced.Tenant, process: fenced.Process
 ) -> None:
-    """Who has a slot in the old one goes on; who would have to take one in the new one does not."""
+    """A process with a slot in the old one goes on; one that needs a new slot does not."""
     late, region = tenant.start(), tenant.folder / "region"
     late("card_memory()")
     blank = region.read_bytes()

@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from native import building, elf
-from native.substitute import generating
+from native import elf, libraries
+from native.substitute import functions
 from tests.native import fenced
 from tests.native.fenced import FENCE, LIBRARIES, OUT_OF_MEMORY
 
-HOOKS = re.findall(r"X\((cu\w+), (\w+), \d+, [01]\)", (building.HERE / "fence/hooks.h").read_text())
+HOOKS = re.findall(
+    r"X\((cu\w+), (\w+), \d+, [01]\)", (libraries.SOURCES / "fence/hooks.h").read_text()
+)
 HOOKED = {symbol for symbol, _ in HOOKS}
 NEWER = (13041, 14000, 99999)  # than any that is known
 FLAGS = (0, 1, 2)  # the default, the legacy stream, the thread's own stream
@@ -33,10 +35,10 @@ def where(pointer):
     return [path.rpartition("/")[2], ctypes.cast(info.sname, ctypes.c_char_p).value.decode()]
 
 def look_up(function, name, version, flags):
-    found, status = c_uint64(), c_int(-1)
+    address, status = c_uint64(), c_int(-1)
     last = (byref(status),) if function.endswith("_v2") else ()
-    code = answer(function, name.encode(), byref(found), version, flags, *last)
-    return [code, status.value, *(where(found.value) if found.value else ["", "NULL"])]
+    code = answer(function, name.encode(), byref(address), version, flags, *last)
+    return [code, status.value, *(where(address.value) if address.value else ["", "NULL"])]
 
 def matrix(function, names, versions, flags):
     return {
@@ -48,14 +50,14 @@ def matrix(function, names, versions, flags):
 
 def typedefs() -> str:
     """The header that names every form of every function."""
-    paths = (folder / "cudaTypedefs.h" for folder in building.headers())
+    paths = (folder / "cudaTypedefs.h" for folder in libraries.header_folders())
     return next(path for path in paths if path.exists()).read_text()
 
 
-def known() -> tuple[list[str], list[int]]:
+def names_and_versions() -> tuple[list[str], list[int]]:
     """Every name and every version that there is."""
-    found = re.findall(r"\*PFN_(\w+?)_v(\d+)", typedefs())
-    return sorted({name for name, _ in found}), sorted({int(version) for _, version in found})
+    matches = re.findall(r"\*PFN_(\w+?)_v(\d+)", typedefs())
+    return sorted({name for name, _ in matches}), sorted({int(version) for _, version in matches})
 
 
 def exports(library: Path) -> set[str]:
@@ -71,8 +73,8 @@ def matrix(
 ) -> Answers:
     """All answers to one who asks for all of it."""
     process(LOOK_UP)
-    found = process(f"matrix({function!r}, {names}, {versions}, {FLAGS})")
-    return {request: tuple(answer) for request, answer in found.items()}
+    answers = process(f"matrix({function!r}, {names}, {versions}, {FLAGS})")
+    return {request: tuple(answer) for request, answer in answers.items()}
 
 
 def expected(theirs: tuple[int, int, str, str], *, alias: bool) -> tuple[int, int, str, str]:
@@ -91,13 +93,13 @@ def test_each_form_that_the_driver_would_give_is_the_one_that_is_given(
 
     Also where the driver answers with addresses that no exported function has: aliases.
     """
-    names, versions = known()
-    asked = (function, names, [*versions, *NEWER])
-    theirs = matrix(machine.start(), *asked)
+    names, versions = names_and_versions()
+    questions = (function, names, [*versions, *NEWER])
+    theirs = matrix(machine.start(), *questions)
     assert len(theirs) > 60_000
     assert {symbol for _, _, _, symbol in theirs.values()} >= HOOKED
     for alias in (False, True):
-        ours = matrix(tenant.start(SIMCUDA_ALIAS="1" if alias else ""), *asked)
+        ours = matrix(tenant.start(SIMCUDA_ALIAS="1" if alias else ""), *questions)
         wrong = {
             request: answer
             for request, answer in ours.items()
@@ -108,8 +110,8 @@ def test_each_form_that_the_driver_would_give_is_the_one_that_is_given(
 
 def test_what_is_exported_is_what_is_hooked() -> None:
     """No other name of ours can come before one of the program's."""
-    nvml = re.findall(r"X\((nvml\w+)\)", (building.HERE / "fence/hooks.h").read_text())
-    offered = exports(FENCE) - {"dlsym", generating.table()}
+    nvml = re.findall(r"X\((nvml\w+)\)", (libraries.SOURCES / "fence/hooks.h").read_text())
+    offered = exports(FENCE) - {"dlsym", functions.table_name()}
     assert HOOKED <= offered <= HOOKED | set(nvml)
     assert exports(LIBRARIES / "libcuda.so.1") >= HOOKED
 
@@ -144,8 +146,8 @@ def test_a_lookup_in_a_handle_finds_the_fence(
     process(f"copied = {str(copied)!r}")
     process(OPENED[way])
     assert process("driver.cuInit(0)") == 0
-    assert process("cuda.cuDevicePrimaryCtxRetain(byref(found := c_uint64()), 0)") == 0
-    assert process("driver.cuCtxSetCurrent(found)") == 0
+    assert process("cuda.cuDevicePrimaryCtxRetain(byref(context := c_uint64()), 0)") == 0
+    assert process("driver.cuCtxSetCurrent(context)") == 0
     assert process("cuda.cuMemAlloc_v2(byref(c_uint64()), c_size_t(2 * GIB))") == OUT_OF_MEMORY
     assert process("cuda.cuMemAlloc_v2(byref(c_uint64()), c_size_t(MIB))") == 0
 

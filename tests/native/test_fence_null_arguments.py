@@ -6,10 +6,10 @@ import re
 
 import pytest
 
-from native import building
+from native import libraries
 from tests.native import fenced
 
-TEXT = (building.HERE / "fence/hooks.h").read_text()
+TEXT = (libraries.SOURCES / "fence/hooks.h").read_text()
 WRAPPED = TEXT[: TEXT.index("/* Called, not wrapped. */")]
 CUDA = re.findall(r"X\((cu\w+), \w+, \d+, [01]\)", WRAPPED)
 NVML = re.findall(r"X\((nvml\w+)\)", WRAPPED)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -174,20 +177,50 @@ def test_a_process_without_descriptors_left_is_refused_and_recovers(
     assert process.code("alloc(MIB)") == 0
 
 
-def test_300_processes_begin_at_once(tmp_path: Path) -> None:
+class Storm(NamedTuple):
+    """A tenant whose processes begin all at once, a third of them by each way in."""
+
+    tenant: fenced.Tenant
+    crowds: list[fenced.Process]
+
+    def refused(self) -> int:
+        """How many of them did not get all they asked for, once all have asked."""
+        return sum(int(crowd.line()) for crowd in self.crowds)
+
+
+@contextlib.contextmanager
+def storm(folder: Path, quota_bytes: int) -> Iterator[Storm]:
+    """300 processes, each of which asks for a context of 1 MiB and for another MiB."""
+    with fenced.machine(folder, context_mib="1") as small:
+        tenant = small.tenant(memory_bytes=quota_bytes, context_bytes=MIB)
+        command = [str(fenced.compiled(folder / "crowd", "crowd.c")), "100", str(MIB)]
+        entered = tenant.environments.values()
+        crowds = [small.run_in_background(command, environment) for environment in entered]
+        yield Storm(tenant, crowds)
+
+
+def test_300_processes_begin_at_once_by_every_way_in(tmp_path: Path) -> None:
     """All get their context and their memory, and the accounts are the driver's."""
-    with fenced.machine(tmp_path, context_mib="1") as small:
-        tenant = small.tenant(memory_bytes=2 * 300 * MIB, context_bytes=MIB)
-        program = fenced.compiled(tmp_path / "crowd", "crowd.c")
-        crowd = small.run_in_background([str(program), "300", str(MIB)], tenant.environment)
-        assert crowd.line() == "0"
+    with storm(tmp_path, 2 * 300 * MIB) as begun:
+        tenant = begun.tenant
+        assert begun.refused() == 0
         counted = tenant.counted()
         assert len(counted) == 300
-        assert counted == small.truth()
+        assert counted == tenant.machine.truth()
         assert set(counted.values()) == {2 * MIB}
-        extra = tenant.start()
-        assert extra.code("context()") == OUT_OF_MEMORY
-        assert crowd.last_words() == ""
+        for environment in tenant.environments.values():
+            assert tenant.machine.start(environment).code("context()") == OUT_OF_MEMORY
+        assert [crowd.last_words() for crowd in begun.crowds] == [""] * 3
+
+
+def test_300_processes_that_want_too_much_get_the_quota_to_the_byte(tmp_path: Path) -> None:
+    """By whichever way they came in: nobody has more, and nothing that was left is refused."""
+    quota_bytes = 400 * MIB
+    with storm(tmp_path, quota_bytes) as begun:
+        assert begun.refused() >= 100
+        held = {pid: used for pid, used in begun.tenant.counted().items() if used}
+        assert held == begun.tenant.machine.truth()
+        assert sum(held.values()) == begun.tenant.usage().peak_bytes == quota_bytes
 
 
 def test_the_slots_of_the_dead_are_used_again(machine: fenced.Machine, tmp_path: Path) -> None:

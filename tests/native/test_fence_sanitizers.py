@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from native import building
-from partage.fence import limits
+from native import compilers, libraries
+from partage.fence.store import limits
 from tests import leaving_out
 from tests.native import fenced
 from tests.native.fenced import CLIENTS, LIBRARIES
@@ -26,17 +26,17 @@ WATCHDOGS = {
 
 def watched(folder: Path, source: str, *flags: str) -> Path:
     """A program with the fence in it, all of it watched that can be."""
-    headers = [f"-isystem{header}" for header in building.headers()]
-    compiler = building.system_compiler(*flags)
-    parts = sorted((building.HERE / "fence").glob("*.c"))
+    headers = [f"-isystem{header}" for header in libraries.header_folders()]
+    compiler = compilers.system(*flags)
+    parts = sorted((libraries.SOURCES / "fence").glob("*.c"))
     plain = [part for part in parts if part.name in UNWATCHED]
     assert len(plain) == len(UNWATCHED)
-    objects = building.system_compiler().compile(folder, plain, "-pthread")
+    objects = compilers.system().compile(folder, plain, "-pthread")
     rest = [part for part in parts if part not in plain]
     linked = [CLIENTS / source, *rest, *objects, LIBRARIES / "libcuda.so.1"]
     try:
         return compiler.link(folder / "watched", linked, *headers, "-pthread", "-ldl")
-    except building.CannotBuild as error:
+    except compilers.CannotBuild as error:
         if "cannot find" not in str(error):
             raise
         leaving_out.leave_out("sanitizers of the compiler", str(error).splitlines()[-1])

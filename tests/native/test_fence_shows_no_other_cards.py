@@ -13,13 +13,13 @@ from tests.native.fenced import CONTEXT_BYTES, GIB, INVALID_DEVICE, MIB, NO_DEVI
 INVALID_ARGUMENT, NO_PERMISSION, NOT_FOUND = 2, 4, 6  # of NVML
 DEVICES = """
 def devices():
-    text, found = (ctypes.c_ubyte * 16)(), []
+    text, uuids = (ctypes.c_ubyte * 16)(), []
     for device in range(visible_devices()):
         call("cuDeviceGetUuid_v2", text, device)
         plain = bytes(text).hex()
         cuts = (0, 8, 12, 16, 20, 32)
-        found.append("GPU-" + "-".join(plain[a:b] for a, b in zip(cuts, cuts[1:])))
-    return found
+        uuids.append("GPU-" + "-".join(plain[a:b] for a, b in zip(cuts, cuts[1:])))
+    return uuids
 """
 NVML_CARDS = """
 def nvml_cards():
@@ -61,7 +61,7 @@ def test_both_lists_have_the_cards_of_the_share(
 
 
 @pytest.mark.parametrize(
-    ("told", "seen"),
+    ("visible", "seen"),
     [
         ("1", [3]),
         ("1,0", [3, 2]),
@@ -73,24 +73,24 @@ def test_both_lists_have_the_cards_of_the_share(
     ],
 )
 def test_the_variable_counts_the_cards_of_the_share(
-    four: fenced.Machine, told: str, seen: list[int]
+    four: fenced.Machine, visible: str, seen: list[int]
 ) -> None:
     """As on a machine that has no others; up to the first that is not there, as drivers read it."""
-    process = started(four.tenant(cards=(2, 3)), CUDA_VISIBLE_DEVICES=told.format(*four.uuids))
+    process = started(four.tenant(cards=(2, 3)), CUDA_VISIBLE_DEVICES=visible.format(*four.uuids))
     assert process("devices()") == [four.uuids[card] for card in seen]
     process("context()")
     assert [bool(four.truth(card)) for card in range(4)] == [card == seen[0] for card in range(4)]
 
 
-@pytest.mark.parametrize("told", ["1", "{1}", "MIG-17", "-1", "", "none"])
-def test_without_a_card_of_the_share_there_is_no_device(four: fenced.Machine, told: str) -> None:
+@pytest.mark.parametrize("visible", ["1", "{1}", "MIG-17", "-1", "", "none"])
+def test_without_a_card_of_the_share_there_is_no_device(four: fenced.Machine, visible: str) -> None:
     """Not one that answers that it has no memory; and who named another card is told so, once."""
     tenant = four.tenant(cards=(0,))
-    process = started(tenant, CUDA_VISIBLE_DEVICES=told.format(*four.uuids))
+    process = started(tenant, CUDA_VISIBLE_DEVICES=visible.format(*four.uuids))
     assert process("begun") == NO_DEVICE
-    again = started(tenant, CUDA_VISIBLE_DEVICES=told.format(*four.uuids))
+    again = started(tenant, CUDA_VISIBLE_DEVICES=visible.format(*four.uuids))
     words = process.end()
-    names_a_card = told in ("1", "{1}", "MIG-17")
+    names_a_card = visible in ("1", "{1}", "MIG-17")
     assert words.count("\n") == names_a_card
     assert ("names a card that this program has no share of" in words) == names_a_card
     assert again.end() == ""
@@ -135,11 +135,11 @@ def test_a_handle_of_another_card_shows_nothing_of_it(four: fenced.Machine) -> N
         process(f"call('nvmlDeviceGetTopologyNearestGpus', card(0), {level}, byref(count), near)")
     assert process("near[0]")
     process("memory = Memory(total=7, free=7, used=7)")
-    asked = "answer('nvmlDeviceGetMemoryInfo', near[0], byref(memory))"
-    assert process(asked) == NO_PERMISSION
+    question = "answer('nvmlDeviceGetMemoryInfo', near[0], byref(memory))"
+    assert process(question) == NO_PERMISSION
     assert process("[memory.total, memory.free, memory.used]") == [0, 0, 0]
-    asked = "answer('nvmlDeviceGetComputeRunningProcesses_v3', near[0], byref(count), None)"
-    assert process(asked) == NO_PERMISSION
+    question = "answer('nvmlDeviceGetComputeRunningProcesses_v3', near[0], byref(count), None)"
+    assert process(question) == NO_PERMISSION
 
 
 def test_a_driver_that_was_begun_without_the_fence_shows_cards_without_memory(

@@ -102,6 +102,7 @@ def machine(tmp_path: Path) -> Iterator[fenced.Machine]:
         yield made
 
 
+@pytest.mark.slow  # its worth is its length
 def test_at_no_moment_has_a_tenant_more_than_its_quota(
     machine: fenced.Machine, tmp_path: Path
 ) -> None:

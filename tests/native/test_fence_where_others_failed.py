@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from partage.fence import limits
+from partage.fence.store import limits
 from tests import leaving_out
 from tests.native import fenced
 from tests.native.fenced import CONTEXT_BYTES, GIB, MIB, OUT_OF_MEMORY
@@ -99,6 +99,7 @@ def test_7_what_a_killed_process_had_is_free_for_a_neighbour_at_once(
     assert neighbour("memory_info()")[0] == GIB + CONTEXT_BYTES - 900 * MIB
 
 
+@pytest.mark.slow  # a program is stepped through, instruction by instruction
 @pytest.mark.parametrize(("way", "stride"), [("linear", 37), ("pooled", 97), ("physical", 97)])
 def test_8_a_writer_killed_at_any_instruction_blocks_nobody(
     machine: fenced.Machine, tmp_path: Path, way: str, stride: int

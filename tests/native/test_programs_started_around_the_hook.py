@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import platform
+import shutil
 import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -12,16 +13,17 @@ from typing import NamedTuple
 
 import pytest
 
-from native import building
-from partage.fence import layout
+from native import compilers, libraries
+from partage.fence.store import layout
 from tests import leaving_out
-from tests.native import fenced, looks
+from tests.native import fenced, watch_looks
 from tests.native.fenced import CLIENTS, FENCE, GIB, LIBRARIES, OUT_OF_MEMORY
 
 HELD, ESCAPED = f"0 0 {OUT_OF_MEMORY}", "0 0 0"  # 100 MiB and then 2 GiB, of a quota of one
 LOADERS = {"x86_64": "/lib64/ld-linux-x86-64.so.2", "aarch64": "/lib/ld-linux-aarch64.so.1"}
 LIMITS = "/etc/partage/fence/limits"
 LIST = "/etc/ld.so.preload"
+MUSL = "musl-gcc"
 NOBODY = 65534
 OWN_NAMESPACE = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-c")
 _SAME: Mapping[str, str] = {}
@@ -39,11 +41,11 @@ Way = Callable[[dict[str, str], Path], Start]
 
 def taker(folder: Path, *, static: bool = False) -> str:
     """A program that takes too much, and keeps it until its input ends."""
-    includes = [f"-isystem{headers}" for headers in building.headers()]
-    compiler = building.system_compiler("-static" if static else "-g", *includes)
+    includes = [f"-isystem{headers}" for headers in libraries.header_folders()]
+    compiler = compilers.system("-static" if static else "-g", *includes)
     try:
         return str(compiler.link(folder / "taker", [CLIENTS / "sought.c"], "-ldl"))
-    except building.CannotBuild as error:
+    except compilers.CannotBuild as error:
         leaving_out.leave_out("a libc to link with statically", str(error).splitlines()[-1])
 
 
@@ -66,7 +68,7 @@ def statically(_environment: dict[str, str], folder: Path) -> Start:
 
 
 def listed(environment: dict[str, str], folder: Path, *command: str) -> Start:
-    """As in a container: with a list and limits that whoever starts the program cannot change."""
+    """As in a container: with a list and limits that the program's user cannot change."""
     etc = folder / "etc"
     (etc / "partage/fence").mkdir(parents=True)
     (etc / Path(LIST).name).write_text(f"{FENCE}\n")
@@ -138,7 +140,7 @@ def behind(_environment: dict[str, str], folder: Path) -> Start:
     """By a library that asks for what comes after it, and so after the preload (RTLD_NEXT)."""
     library = fenced.compiled(folder / "libnext.so", "sought.c", "-shared", "-fPIC")
     sources = [CLIENTS / "seeker.c", library, LIBRARIES / "libcuda.so.1"]
-    compiler = building.system_compiler("-Wl,--no-as-needed")
+    compiler = compilers.system("-Wl,--no-as-needed")
     return Start([str(compiler.link(folder / "seeker", sources))])
 
 
@@ -163,6 +165,37 @@ def first(_environment: dict[str, str], folder: Path) -> Start:
     return Start([taker(folder), "by the program"], changes)
 
 
+def chrooted(environment: dict[str, str], folder: Path) -> Start:
+    """In a root of its own that has the driver's file and no list, with the one right to go there.
+
+    Libraries could be copied there as well. The simulated driver needs /proc, a real one does not.
+    """
+    other = folder / "other"
+    mounts = [*filter(os.path.isdir, ("/proc", "/usr", "/lib", "/lib64")), str(folder), LIBRARIES]
+    script = [f'mkdir -p "$0{path}" && mount --rbind "{path}" "$0{path}"' for path in mounts]
+    script.append('exec setpriv --bounding-set=-all,+sys_chroot chroot "$0" "$@"')
+    shell = f"exec 2>&1; {' && '.join(script)}"  # what does not work is read in place of an answer
+    words = (shell, str(other), taker(folder), "by the program")
+    start = listed(environment, folder, "sh", "-c", *words)
+    return Start(start.command, {**start.changes, "LD_LIBRARY_PATH": str(LIBRARIES)})
+
+
+def foreign(environment: dict[str, str], folder: Path) -> Start:
+    """For another libc, whose loader knows of no list."""
+    return listed(environment, folder, foreign_taker(folder))
+
+
+def foreign_taker(folder: Path) -> str:
+    """A program for musl that takes too much."""
+    compiler = compilers.Compiler(
+        (MUSL,), tuple(f"-isystem{path}" for path in libraries.header_folders())
+    )
+    sources = [CLIENTS / "foreign.c", LIBRARIES / "libcuda.so.1"]
+    flags = ("-Wl,--export-dynamic", "-Wl,--allow-shlib-undefined")
+    return str(compiler.link(folder / "foreign", sources, *flags))
+
+
+FOREIGN = [foreign] if shutil.which(MUSL) else []  # nobody is asked to install it
 PLACED = [unset, soname, statically, unanswered, traced, covered, loader]
 LOOKUPS = [functools.partial(looked_up, way=way) for way in ("libc", "version", "namespace")]
 
@@ -181,7 +214,9 @@ def name_of(way: Way) -> str:
     return way.keywords["way"] if isinstance(way, functools.partial) else way.__name__
 
 
-@pytest.mark.parametrize("way", [*PLACED, *LOOKUPS, deeply, behind, group, mounted], ids=name_of)
+@pytest.mark.parametrize(
+    "way", [*PLACED, *LOOKUPS, deeply, behind, group, mounted, chrooted, *FOREIGN], ids=name_of
+)
 def test_past_the_preload_alone_it_gets_out_and_is_found(
     machine: fenced.Machine, tenant: fenced.Tenant, tmp_path: Path, way: Way
 ) -> None:
@@ -190,7 +225,7 @@ def test_past_the_preload_alone_it_gets_out_and_is_found(
     escaped, said = begun(machine, tenant.environment, tmp_path, way)
     assert said == ESCAPED
     assert machine.truth()[escaped.pid] > 2 * GIB
-    assert looks.finds(machine, tenant, escaped.pid, honest.pid)
+    assert watch_looks.finds(machine, tenant, escaped.pid, honest.pid)
 
 
 @pytest.mark.parametrize("way", PLACED, ids=name_of)
@@ -204,7 +239,7 @@ def test_in_the_drivers_place_it_is_held(
     assert list(tenant.counted()) == [process.pid]
 
 
-@pytest.mark.parametrize("way", [group, named, first, mounted], ids=name_of)
+@pytest.mark.parametrize("way", [group, named, first, mounted, chrooted], ids=name_of)
 def test_past_both_ways_in_it_is_found_all_the_same(
     machine: fenced.Machine, tenant: fenced.Tenant, tmp_path: Path, way: Way
 ) -> None:
@@ -213,7 +248,7 @@ def test_past_both_ways_in_it_is_found_all_the_same(
     honest("context()")
     escaped, said = begun(machine, tenant.whole_environment, tmp_path, way)
     assert said == ESCAPED
-    assert looks.finds(machine, tenant, escaped.pid, honest.pid)
+    assert watch_looks.finds(machine, tenant, escaped.pid, honest.pid)
 
 
 def test_the_list_alone_holds_whoever_leaves_it_alone(
@@ -221,3 +256,16 @@ def test_the_list_alone_holds_whoever_leaves_it_alone(
 ) -> None:
     """So it is what was done about the list that lets the others out."""
     assert begun(machine, tenant.environment, tmp_path, by_the_list)[1] == HELD
+
+
+@pytest.mark.skipif(not FOREIGN, reason=f"there is no {MUSL} here")
+@pytest.mark.parametrize("way_in", ["preload", "place", "both"])
+def test_a_program_for_another_libc_does_not_start_with_the_fence(
+    machine: fenced.Machine, tenant: fenced.Tenant, tmp_path: Path, way_in: str
+) -> None:
+    """Its loader cannot load the library, and goes no further: nothing is taken."""
+    program = foreign_taker(tmp_path)
+    ran = machine.run(program, environment=tenant.environments[way_in])
+    assert (ran.returncode, ran.stdout) == (127, "")
+    assert "libpartage.so" in ran.stderr
+    assert machine.truth() == {}

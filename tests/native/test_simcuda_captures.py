@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tests.native import areas
-from tests.native.areas import Area
+from tests.native import driver_areas
+from tests.native.driver_areas import Area
 
-area = areas.fixture("sim_captures.c")
+area = driver_areas.fixture("sim_captures.c")
 
 
 def test_what_is_captured_happens_at_each_launch_and_not_before(area: Area) -> None:

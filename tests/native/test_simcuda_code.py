@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.native import areas, fenced
-from tests.native.areas import Area
+from tests.native import driver_areas, fenced
+from tests.native.driver_areas import Area
 
-area = areas.fixture("sim_code.c")
+area = driver_areas.fixture("sim_code.c")
 
 
 def test_a_module_has_the_functions_and_variables_of_its_image(area: Area) -> None:
@@ -63,16 +63,16 @@ def test_textures_and_surfaces_keep_their_descriptions(area: Area) -> None:
 def test_a_cubin_of_nvidias_compiler_is_read(machine: fenced.Machine, tmp_path: Path) -> None:
     """Its kernels with the offsets and sizes of their parameters, and its variables."""
     program = machine.start()
-    path = str(areas.cubin(tmp_path / "code.cubin")).encode()
+    path = str(driver_areas.cubin(tmp_path / "code.cubin")).encode()
     program(f"context(); module = made('cuModuleLoad', {path!r})")
     program(
         "def parameters(name):\n"
         " function, count = made('cuModuleGetFunction', module, name), c_size_t()\n"
         " call('cuFuncGetParamCount', function, byref(count))\n"
-        " found = [(c_size_t(), c_size_t()) for _ in range(count.value)]\n"
-        " for i, (offset, size) in enumerate(found):\n"
+        " places = [(c_size_t(), c_size_t()) for _ in range(count.value)]\n"
+        " for i, (offset, size) in enumerate(places):\n"
         "  call('cuFuncGetParamInfo', function, i, byref(offset), byref(size))\n"
-        " return [(offset.value, size.value) for offset, size in found]"
+        " return [(offset.value, size.value) for offset, size in places]"
     )
     program(
         "def size_of(name):\n"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tests.native import areas
-from tests.native.areas import Area
+from tests.native import driver_areas
+from tests.native.driver_areas import Area
 
-area = areas.fixture("sim_copies.c")
+area = driver_areas.fixture("sim_copies.c")
 
 
 def test_bytes_survive_copies_between_host_and_device(area: Area) -> None:

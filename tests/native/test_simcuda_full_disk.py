@@ -1,4 +1,4 @@
-"""A simulated machine on a full disk: nobody starts there, and nobody who has started dies."""
+"""A simulated machine on a full disk: no program starts there, and none that has started dies."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def test_who_has_started_works_on_while_the_disk_is_full(
     machine: fenced.Machine, disk: Path
 ) -> None:
     """As many launches as are remembered; a further process is refused, until there is room."""
-    here = {"SIMCUDA_STATE": str(disk / "machine"), "SIMCUDA_KERNEL_US": "0"}
-    program = machine.start(here)
-    program("context(); from timing import *; from watching import *")
+    settings = {"SIMCUDA_STATE": str(disk / "machine"), "SIMCUDA_KERNEL_US": "0"}
+    program = machine.start(settings)
+    program("context(); from timed_kernels import *; from nvml_onlooker import *")
     disks.fill(disk / "filler")
 
     program("for _ in range(9000): launch(1) or call('cuCtxSynchronize')")
     assert program("card_memory(0)")["used"] >= fenced.CONTEXT_BYTES
-    further = machine.start(here)
+    further = machine.start(settings)
     assert further.code("call('cuInit', 0)") == 304
     (disk / "filler").unlink()
     assert further.code("call('cuInit', 0)") == 0

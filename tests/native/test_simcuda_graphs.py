@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tests.native import areas
-from tests.native.areas import Area
+from tests.native import driver_areas
+from tests.native.driver_areas import Area
 
-area = areas.fixture("sim_graphs.c")
+area = driver_areas.fixture("sim_graphs.c")
 
 
 def test_nodes_run_after_those_they_depend_on(area: Area) -> None:

@@ -1,4 +1,4 @@
-"""Cards of a simulated machine fall ill and recover while programs run on them."""
+"""Cards of a simulated machine become unhealthy and recover while programs run on them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def do(machine: fenced.Machine, *words: object) -> None:
 def onlooker(machine: fenced.Machine) -> fenced.Process:
     """A program that watches by NVML."""
     process = machine.start()
-    process("from watching import *")
+    process("from nvml_onlooker import *")
     return process
 
 
@@ -102,7 +102,7 @@ def test_a_lost_card_answers_nobody_and_comes_back_as_it_was(
 def test_one_who_waits_for_a_card_that_is_lost_is_told(machine: fenced.Machine) -> None:
     """And does not wait for the end of its work, which will never come."""
     program = machine.start()
-    program("context(); from timing import *; launch(120_000_000)")
+    program("context(); from timed_kernels import *; launch(120_000_000)")
     program.tell("answer('cuCtxSynchronize')")
     time.sleep(0.1)
     do(machine, "lose", 0)
@@ -148,7 +148,7 @@ def test_an_older_driver_does_not_tell_it(tmp_path: Path) -> None:
     """And answers that it does not."""
     with fenced.machine(tmp_path, driver="550.54") as machine:
         onlooker = machine.start()
-        onlooker("from watching import *; call('nvmlInit_v2')")
+        onlooker("from nvml_onlooker import *; call('nvmlInit_v2')")
         assert onlooker(f"field({RECOVERY}, 0)")[0] == NOT_SUPPORTED
 
 
@@ -180,7 +180,7 @@ def test_rows_of_memory_wait_to_be_remapped_or_fail_to_be(
     """As the card tells until it is healed."""
     rows = (
         "call('nvmlDeviceGetRemappedRows', card(0), *map(byref, r := [c_uint() for _ in '1234']))"
-        " or [each.value for each in r]"
+        " or [count.value for count in r]"
     )
     onlooker("call('nvmlInit_v2')")
     do(machine, "remap", 0, 0)

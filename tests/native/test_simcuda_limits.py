@@ -19,14 +19,14 @@ INVALID, NOT_SUPPORTED, NO_PERMISSION, NOT_FOUND = 2, 3, 4, 6
 OPERATING_SYSTEM, INSUFFICIENT_RESOURCES = 17, 23
 NO_LIMIT = 2**64 - 1
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root may set limits")
+pytestmark = leaving_out.needs_root  # only root may set limits
 
 
 @pytest.fixture
 def admin(machine: fenced.Machine) -> fenced.Process:
     """A program that sets limits."""
     process = machine.start()
-    process("from watching import *")
+    process("from nvml_onlooker import *")
     return process
 
 
@@ -77,7 +77,7 @@ def test_a_driver_without_limits_says_so(
 ) -> None:
     """One before 615, or one that was told to be without."""
     with fenced.machine(tmp_path, "1GiB", **settings) as machine:
-        machine.observer("from watching import *")
+        machine.observer("from nvml_onlooker import *")
         assert machine.observer.code(f"set_limits(0, {cgroup!r}, 0, 1)") == NOT_SUPPORTED
         assert machine.observer.code(f"limits(0, {cgroup!r})") == NOT_SUPPORTED
 
@@ -116,7 +116,7 @@ class Group:
         """A program in a cgroup, which is made if need be."""
         client = [sys.executable, "-I", "-S", str(fenced.HERE / "client.py")]
         process = self.machine.run_in_background([*UNSHARED, IN_A_CGROUP, name, *client])
-        process("from watching import *")
+        process("from nvml_onlooker import *")
         return process
 
     def remove(self) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tests.native import areas, fenced
-from tests.native.areas import Area
+from tests.native import driver_areas, fenced
+from tests.native.driver_areas import Area
 
-area = areas.fixture("sim_memory.c")
+area = driver_areas.fixture("sim_memory.c")
 
 
 def test_the_same_memory_can_be_mapped_at_two_addresses(area: Area) -> None:

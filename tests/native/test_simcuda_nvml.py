@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tests.native import areas
-from tests.native.areas import Area
+from tests.native import driver_areas
+from tests.native.driver_areas import Area
 
-area = areas.fixture("sim_nvml.c")
+area = driver_areas.fixture("sim_nvml.c")
 
 
 def test_users_begin_and_end_for_themselves(area: Area) -> None:

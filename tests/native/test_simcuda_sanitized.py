@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from native import building
+from native import compilers, libraries
 from tests import leaving_out
-from tests.native import areas, fenced
+from tests.native import driver_areas, fenced
 
 # Unoptimised, as that builds in a quarter of the time.
 FLAGS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-O0")
 # Calls every function of both libraries with nothing, takes memory in every way, loads a cubin.
 MANY_CALLS = """
-import client, sys, ways, watching
+import client, nvml_onlooker, sys, ways
 from tests.native.test_simcuda_symbols import CUDA, NVML, functions
 
 names = [*functions(CUDA), *functions(NVML)]
@@ -28,35 +28,35 @@ client.made("cuModuleGetFunction", module, b"first")
 ways.answers(*names)
 client.context()
 client.processes()
-watching.busy_percent()
-watching.listen(0, 8)
+nvml_onlooker.busy_percent()
+nvml_onlooker.listen(0, 8)
 ways.answers(*names)
 """
 
 
-def compiler() -> building.Compiler:
+def compiler() -> compilers.Compiler:
     """The system's, with sanitizers."""
-    return building.system_compiler(*FLAGS)
+    return compilers.system(*FLAGS)
 
 
 @pytest.fixture(scope="module")
-def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The simulated driver with sanitizers."""
     folder = tmp_path_factory.mktemp("sanitized")
     (folder / "probe.c").write_text("int main(void) { return 0; }\n")
     try:
         compiler().link(folder / "probe", [folder / "probe.c"])
-    except building.CannotBuild as error:
+    except compilers.CannotBuild as error:
         leaving_out.leave_out("a compiler with sanitizers", error)
-    building.simcuda(folder, compiler())
+    libraries.simcuda(folder, compiler())
     return folder
 
 
-@pytest.mark.parametrize("source", areas.PROGRAMS)
-def test_every_area_is_clean(libraries: Path, tmp_path: Path, source: str) -> None:
+@pytest.mark.parametrize("source", driver_areas.PROGRAMS)
+def test_every_area_is_clean(driver: Path, tmp_path: Path, source: str) -> None:
     """Nothing is read or written out of bounds or after it was freed, nothing leaks."""
-    program = areas.compiled(tmp_path / "program", source, libraries, *FLAGS)
-    assert areas.run(program, areas.machine(tmp_path, libraries))
+    program = driver_areas.compiled(tmp_path / "program", source, driver, *FLAGS)
+    assert driver_areas.run(program, driver_areas.machine(tmp_path, driver))
 
 
 def sanitizer() -> str:
@@ -69,20 +69,20 @@ def sanitizer() -> str:
     return str(path)
 
 
-def test_no_function_does_harm_without_arguments(libraries: Path, tmp_path: Path) -> None:
+def test_no_function_does_harm_without_arguments(driver: Path, tmp_path: Path) -> None:
     """Nor is any way to take memory, in a program that ends without cleaning up."""
     environment = {
-        **areas.machine(tmp_path, libraries),
+        **driver_areas.machine(tmp_path, driver),
         "LD_PRELOAD": sanitizer(),
         "ASAN_OPTIONS": "detect_leaks=0",  # those of Python would be told too
-        "PYTHONPATH": f"{fenced.HERE}:{building.HERE.parent}",
+        "PYTHONPATH": f"{fenced.HERE}:{libraries.SOURCES.parent}",
     }
     done = subprocess.run(
-        [sys.executable, "-c", MANY_CALLS, areas.cubin(tmp_path / "code.cubin")],
+        [sys.executable, "-c", MANY_CALLS, driver_areas.cubin(tmp_path / "code.cubin")],
         env=environment,
         capture_output=True,
         text=True,
         check=False,
-        timeout=areas.TIMEOUT_S,
+        timeout=driver_areas.TIMEOUT_S,
     )
     assert (done.returncode, done.stderr) == (0, "")

@@ -57,7 +57,7 @@ def fresh(elsewhere: fenced.Machine, state: Path) -> Fresh:
         given = {"SIMCUDA_CARDS": "", "SIMCUDA_STATE": str(state)}
         given |= {f"SIMCUDA_{name.upper()}": value for name, value in settings.items()}
         process = elsewhere.start(given)
-        process("from watching import *")
+        process("from nvml_onlooker import *")
         return process
 
     return start
@@ -71,9 +71,9 @@ def digits(uuid: str) -> str:
 def described(process: fenced.Process) -> list[list[Any]]:
     """Each card that CUDA sees, as it describes it."""
     process("call('cuInit', 0)")
-    found = process("[facts_by_cuda(index) for index in range(visible_devices())]")
-    assert isinstance(found, list)
-    return found
+    facts = process("[facts_by_cuda(index) for index in range(visible_devices())]")
+    assert isinstance(facts, list)
+    return facts
 
 
 def test_without_settings_there_is_one_card(fresh: Fresh) -> None:
@@ -213,7 +213,7 @@ def refused(process: fenced.Process) -> str:
     return process.end()
 
 
-@pytest.mark.parametrize("settings", MISTAKES, ids=lambda each: str(each)[:40])
+@pytest.mark.parametrize("settings", MISTAKES, ids=lambda settings: str(settings)[:40])
 def test_a_mistake_in_the_environment_is_told(
     fresh: Fresh, state: Path, settings: dict[str, str]
 ) -> None:
@@ -320,8 +320,8 @@ def test_programs_see_the_cards_they_were_told_to(
     program = fresh(cards="4x1GiB")
     uuids = program("[uuid(index) for index in range(4)]")
     if visible is not None:
-        told = visible.format(*uuids)
-        program(f"import os; os.environ['CUDA_VISIBLE_DEVICES'] = {told!r}")
+        value = visible.format(*uuids)
+        program(f"import os; os.environ['CUDA_VISIBLE_DEVICES'] = {value!r}")
     if cards:
         assert [card[1] for card in described(program)] == [digits(uuids[i]) for i in cards]
     else:
@@ -354,8 +354,8 @@ def test_programs_see_the_cards_whose_device_nodes_are_there(
         (nodes / f"nvidia{minor}").touch()
     program = fresh(cards="4x1GiB", nodes=str(nodes))
     if visible is not None:
-        told = visible.format(*uuids)
-        program(f"import os; os.environ['CUDA_VISIBLE_DEVICES'] = {told!r}")
+        value = visible.format(*uuids)
+        program(f"import os; os.environ['CUDA_VISIBLE_DEVICES'] = {value!r}")
     if cards:
         assert [card[1] for card in described(program)] == [digits(uuids[i]) for i in cards]
     else:
@@ -375,10 +375,10 @@ def test_a_card_without_device_node_is_not_found_by_name(fresh: Fresh, tmp_path:
     (tmp_path / "nvidia1").touch()
     program = fresh(cards="2x1GiB", nodes=str(tmp_path))
     program("call('nvmlInit_v2')")
-    found = {}
+    codes = {}
     for minor, name in enumerate(uuids):
         by_uuid = f"call('nvmlDeviceGetHandleByUUID', {name.encode()!r}, byref(c_uint64()))"
         bus = f"0000:{0x10 + minor:02X}:00.0".encode()
         by_bus = f"call('nvmlDeviceGetHandleByPciBusId_v2', {bus!r}, byref(c_uint64()))"
-        found[minor] = program.code(by_uuid), program.code(by_bus)
-    assert found == {0: (NOT_FOUND, NOT_FOUND), 1: (0, 0)}
+        codes[minor] = program.code(by_uuid), program.code(by_bus)
+    assert codes == {0: (NOT_FOUND, NOT_FOUND), 1: (0, 0)}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tests.native import areas, fenced
-from tests.native.areas import Area
+from tests.native import driver_areas, fenced
+from tests.native.driver_areas import Area
 
-area = areas.fixture("sim_streams.c")
+area = driver_areas.fixture("sim_streams.c")
 
 
 def test_events_measure_the_cards_time_exactly(area: Area) -> None:
@@ -32,7 +32,7 @@ def test_functions_per_thread_mean_the_threads_own_stream(machine: fenced.Machin
     """What they call stream 0 is another one in each thread, and not the legacy one."""
     not_ready, endless_us, own = 600, 120_000_000, 2  # the last is CU_STREAM_PER_THREAD
     program = machine.start()
-    program("import threading; from timing import *; shared = context()")
+    program("import threading; from timed_kernels import *; shared = context()")
     program(f"launch({endless_us}, 'cuLaunchKernel_ptsz')")
     program(
         "def query():\n"

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from native import building, elf
-from native.simcuda import generating, reading
+from native import compilers, elf, libraries
+from native.simcuda import generated_code, headers
 from tests.native import fenced
 
 CUDA, NVML = "libcuda.so.1", "libnvidia-ml.so.1"
@@ -19,7 +19,7 @@ HEADERS = {  # of each library, with what makes it declare every version of ever
     NVML: ("nvml.h", "NVML_NO_UNVERSIONED_FUNC_DEFS"),
 }
 BESIDES = {  # in no header of those two, or not answering with an error code
-    CUDA: set(generating.PROFILER),
+    CUDA: set(generated_code.PROFILER),
     NVML: {"nvmlErrorString"},
 }
 NOT_SUPPORTED = {CUDA: 801, NVML: 3}
@@ -34,9 +34,10 @@ def exported(name):
     return ctypes.cast(library("libcuda.so.1")[name], ctypes.c_void_p).value
 
 def look_up(name, version, flags):
-    found, status = c_uint64(), c_int(-1)
-    code = answer("cuGetProcAddress_v2", name.encode(), byref(found), version, flags, byref(status))
-    return code, status.value, found.value
+    address, status = c_uint64(), c_int(-1)
+    results = byref(address), version, flags, byref(status)
+    code = answer("cuGetProcAddress_v2", name.encode(), *results)
+    return code, status.value, address.value
 
 def differing(rows):
     return [
@@ -50,21 +51,21 @@ Row = tuple[str, int, int, str]  # name, version, flags, the function that is to
 
 
 @functools.cache
-def functions(library: str) -> dict[str, reading.Function]:
+def functions(library: str) -> dict[str, headers.Function]:
     """What its header declares."""
-    compiler = building.system_compiler()
+    compiler = compilers.system()
     header, define = HEADERS[library]
-    text = reading.preprocessed(header, building.headers(), compiler.command, define)
-    return reading.functions(text)
+    text = headers.preprocessed(header, libraries.header_folders(), compiler.command, define)
+    return headers.functions(text)
 
 
 @functools.cache
-def offers() -> list[reading.Offer]:
+def offers() -> list[headers.Offer]:
     """Every form of every function that cuGetProcAddress offers, by NVIDIA's typedefs."""
-    return reading.offers(building.headers())
+    return headers.offers(libraries.header_folders())
 
 
-def flags_of(offer: reading.Offer) -> int:
+def flags_of(offer: headers.Offer) -> int:
     """What one who wants that form asks with."""
     return PER_THREAD if offer.per_thread else 0
 
@@ -72,12 +73,12 @@ def flags_of(offer: reading.Offer) -> int:
 def linked(folder: Path, *defines: str) -> Iterator[Row]:
     """For each name in a program, the function that cuda.h makes of it, if that is the newest."""
     names = sorted({offer.name for offer in offers()})
-    source = folder / "asked.h"
+    source = folder / "names.h"
     source.write_text(
         "#include <cuda.h>\n" + "".join(f"ASKED {name[2:]} {name}\n" for name in names)
     )
-    command = building.system_compiler().command
-    text = reading.preprocessed(str(source), building.headers(), command, *defines)
+    command = compilers.system().command
+    text = headers.preprocessed(str(source), libraries.header_folders(), command, *defines)
     for name, symbol in re.findall(r"ASKED (\w+) (\w+)", text):
         form = re.fullmatch(rf"cu{name}(?:_v(\d+))?(_ptsz|_ptds)?", symbol)
         if not form or symbol not in functions(CUDA):
@@ -105,19 +106,19 @@ def test_every_function_of_the_header_is_exported_and_nothing_else(library: str)
 
 def written(library: str) -> set[str]:
     """The functions that somebody wrote: their names begin a definition, or a macro makes one."""
-    folder = building.HERE / "simcuda" / ("cuda" if library == CUDA else "nvml")
+    folder = libraries.SOURCES / "simcuda" / ("cuda" if library == CUDA else "nvml")
     text = "".join(file.read_text() for file in folder.glob("*.c"))
     return set(re.findall(r"^(?:(?:CUresult|nvmlReturn_t) |ALWAYS\()(\w+)[(,]", text, re.MULTILINE))
 
 
 def unsupported(library: str) -> list[str]:
     """Those that nobody wrote, and that do not follow from another one."""
-    known = functions(library)
+    declared = functions(library)
     derived = set()
     if library == CUDA:
-        bodies = {name: generating.driver_body(known[name], known) for name in known}
+        bodies = {name: generated_code.driver_body(declared[name], declared) for name in declared}
         derived = {name for name, body in bodies.items() if "NOT_SUPPORTED" not in body}
-    return sorted(set(known) - written(library) - derived)
+    return sorted(set(declared) - written(library) - derived)
 
 
 @pytest.mark.parametrize("library", [CUDA, NVML])
@@ -148,33 +149,33 @@ def test_a_lookup_finds_what_a_program_would_be_linked_with(
     program: fenced.Process, tmp_path: Path, defines: tuple[str, ...]
 ) -> None:
     """By name and the newest version, for both kinds of default streams."""
-    wanted = list(linked(tmp_path, *defines))
-    assert len(wanted) > 470
-    assert program(f"differing({wanted})") == []
+    rows = list(linked(tmp_path, *defines))
+    assert len(rows) > 470
+    assert program(f"differing({rows})") == []
 
 
-def before(offer: reading.Offer) -> bool:
+def before(offer: headers.Offer) -> bool:
     """Is there an older form, for one who asks with the same flags?"""
     return any(
-        each.name == offer.name
-        and each.version < offer.version
-        and each.per_thread in {"", offer.per_thread}
-        for each in offers()
+        other.name == offer.name
+        and other.version < offer.version
+        and other.per_thread in {"", offer.per_thread}
+        for other in offers()
     )
 
 
 def test_each_published_form_is_found_from_its_version_on(program: fenced.Process) -> None:
     """At its version it is new; just below, the answer is what was there before, or nothing."""
-    asked = [(each.name, each.version, flags_of(each)) for each in offers()]
-    at = program(f"[look_up(*row) for row in {asked}]")
-    below = program(f"[look_up(name, version - 1, flags) for name, version, flags in {asked}]")
-    for offer, (code, status, found), (_, status_below, found_below) in zip(
+    questions = [(offer.name, offer.version, flags_of(offer)) for offer in offers()]
+    at = program(f"[look_up(*row) for row in {questions}]")
+    below = program(f"[look_up(name, version - 1, flags) for name, version, flags in {questions}]")
+    for offer, (code, status, address), (_, status_below, address_below) in zip(
         offers(), at, below, strict=True
     ):
         assert (code, status) == (0, FOUND), offer
-        assert (status_below == FOUND) == bool(found_below) == before(offer), offer
-        assert found != found_below, offer
-    assert len({found for _, _, found in at}) == len(offers())
+        assert (status_below == FOUND) == bool(address_below) == before(offer), offer
+        assert address != address_below, offer
+    assert len({address for _, _, address in at}) == len(offers())
 
 
 def test_one_who_asks_too_early_or_for_nothing_is_told_apart(program: fenced.Process) -> None:
@@ -204,10 +205,12 @@ def test_an_alias_is_another_address_of_the_same_function(machine: fenced.Machin
     """With SIMCUDA_ALIAS=1 no lookup gives an address that is exported, and each can be called."""
     program = machine.start(SIMCUDA_ALIAS="1")
     program(LOOK_UP)
-    asked = [(each.name, each.version, flags_of(each)) for each in offers()]
-    program(f"found = {{look_up(*row)[2] for row in {asked}}}")
-    assert program("len(found)") == len(offers())
-    assert program(f"len(found & {{exported(name) for name in {sorted(functions(CUDA))}}})") == 0
+    questions = [(offer.name, offer.version, flags_of(offer)) for offer in offers()]
+    program(f"addresses = {{look_up(*row)[2] for row in {questions}}}")
+    assert program("len(addresses)") == len(offers())
+    assert (
+        program(f"len(addresses & {{exported(name) for name in {sorted(functions(CUDA))}}})") == 0
+    )
     program("context()")
     program("total = ctypes.CFUNCTYPE(c_int, *[ctypes.c_void_p] * 2)")
     program("total = total(look_up('cuMemGetInfo', 3020, 0)[2])")
@@ -224,7 +227,7 @@ def test_a_preloaded_library_does_not_reach_into_the_driver(
     names = sorted(set(functions(CUDA)) | set(functions(NVML)))
     source = tmp_path / "interposer.c"
     source.write_text("".join(f"int {name}(void) {{ return {INTERPOSED}; }}\n" for name in names))
-    compiler = building.system_compiler("-w", "-O0")
+    compiler = compilers.system("-w", "-O0")
     interposer = compiler.link(tmp_path / "interposer.so", [source], "-shared")
 
     program = machine.start(LD_PRELOAD=str(interposer))
@@ -245,3 +248,10 @@ def test_errors_have_their_names_and_words(
     program(f"call('cuGetErrorName', {code}, byref(text))")
     assert program("text.value.decode()") == name
     assert program(f"error_text({code})") == words
+
+
+def test_no_table_of_nvidias_is_given_out(machine: fenced.Machine) -> None:
+    """Libraries that ask for one are told that it is not there, instead of getting another."""
+    process = machine.start()
+    question = "answer('cuGetExportTable', byref(c_uint64()), bytes(range(16)))"
+    assert process(question) == NOT_SUPPORTED[CUDA]

@@ -20,7 +20,7 @@ NOT_FOUND = 6  # of NVML
 def started(machine: fenced.Machine, **changes: str) -> fenced.Process:
     """A program that can launch."""
     process = machine.start(changes)
-    process("context(); from timing import *; from watching import *")
+    process("context(); from timed_kernels import *; from nvml_onlooker import *")
     process("def recorded():\n e = made('cuEventCreate', 0); call('cuEventRecord', e, 0); return e")
     process("ms = ctypes.c_float()")
     process(
@@ -100,7 +100,7 @@ def soon(process: fenced.Process, line: str, expected: object) -> None:
 
 def test_nvml_tells_how_busy_a_process_keeps_a_card(machine: fenced.Machine) -> None:
     """All of the time it looks back on; nobody keeps the other card busy, nor this one before."""
-    machine.observer("from watching import *")
+    machine.observer("from nvml_onlooker import *")
     program, idle = started(machine), started(machine)
     assert machine.observer("[busy_percent(0), busy_percent(1)]") == [0, 0]
     assert machine.observer.code("busy_percents(0)") == NOT_FOUND
@@ -114,7 +114,7 @@ def test_two_processes_in_turns_keep_a_card_busy_half_of_the_time_each(
     machine: fenced.Machine,
 ) -> None:
     """Of turns of 50 ms just four lie within the 200 ms that are looked back on."""
-    machine.observer("from watching import *")
+    machine.observer("from nvml_onlooker import *")
     one, other = started(machine), started(machine)
     for _ in range(100):
         one("launch(50_000)")
@@ -125,7 +125,7 @@ def test_two_processes_in_turns_keep_a_card_busy_half_of_the_time_each(
 
 def test_a_busy_process_is_not_busy_any_more_once_it_is_dead(machine: fenced.Machine) -> None:
     """What it had queued is no work, neither now nor when its time would have come."""
-    machine.observer("from watching import *")
+    machine.observer("from nvml_onlooker import *")
     program = started(machine)
     program(f"launch({ENDLESS_US})")
     soon(machine.observer, "busy_percent()", 100)

@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from native import building, elf, refreshing, symbols
+from native import compilers, elf, libraries, parts, symbols
 
 
 @pytest.fixture
-def compiler() -> building.Compiler:
+def compiler() -> compilers.Compiler:
     """This machine's compiler, without the C library: each test says what that offers."""
-    return building.system_compiler("-nostdlib", "-shared")
+    return compilers.system("-nostdlib", "-shared")
 
 
-def needing(folder: Path, compiler: building.Compiler, *, version: str, library: str) -> Path:
+def needing(folder: Path, compiler: compilers.Compiler, *, version: str, library: str) -> Path:
     """A shared object that needs `tomorrow@version` of the library."""
     offer, script, asks = folder / "offer.c", folder / "offer.map", folder / "asks.c"
     offer.write_text("void tomorrow(void); void tomorrow(void) {}\n")
@@ -27,7 +27,7 @@ def needing(folder: Path, compiler: building.Compiler, *, version: str, library:
 
 @pytest.mark.parametrize("version", ["GLIBC_2.2.5", "GLIBC_2.4", "GLIBC_2.17"])
 def test_old_symbols_pass(
-    version: str, tmp_path: Path, compiler: building.Compiler, capsys: pytest.CaptureFixture[str]
+    version: str, tmp_path: Path, compiler: compilers.Compiler, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A library that needs nothing newer than GLIBC_2.17 is fine, and what it needs is shown."""
     file = needing(tmp_path, compiler, version=version, library="libc.so.6")
@@ -38,7 +38,7 @@ def test_old_symbols_pass(
 
 @pytest.mark.parametrize("version", ["GLIBC_2.18", "GLIBC_2.34", "GLIBC_2.100", "GLIBC_PRIVATE"])
 def test_newer_symbols_are_caught(
-    version: str, tmp_path: Path, compiler: building.Compiler, capsys: pytest.CaptureFixture[str]
+    version: str, tmp_path: Path, compiler: compilers.Compiler, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A library that would stop processes on an older system does not pass."""
     file = needing(tmp_path, compiler, version=version, library="libc.so.6")
@@ -48,7 +48,7 @@ def test_newer_symbols_are_caught(
 
 
 def test_symbols_that_are_nowhere_are_caught(
-    tmp_path: Path, compiler: building.Compiler, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, compiler: compilers.Compiler, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A function that the old glibc does not have at all leaves no version, and does not pass."""
     source = tmp_path / "asks.c"
@@ -59,7 +59,7 @@ def test_symbols_that_are_nowhere_are_caught(
     assert "needs tomorrow, which GLIBC_2.17 does not have" in capsys.readouterr().err
 
 
-def test_weak_symbols_may_be_nowhere(tmp_path: Path, compiler: building.Compiler) -> None:
+def test_weak_symbols_may_be_nowhere(tmp_path: Path, compiler: compilers.Compiler) -> None:
     """What a library asks for but can do without is no problem."""
     source = tmp_path / "asks.c"
     source.write_text(
@@ -70,7 +70,7 @@ def test_weak_symbols_may_be_nowhere(tmp_path: Path, compiler: building.Compiler
 
 
 def test_other_libraries_are_caught(
-    tmp_path: Path, compiler: building.Compiler, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, compiler: compilers.Compiler, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A library that needs one which an image may lack does not pass, whatever its symbols."""
     file = needing(tmp_path, compiler, version="GLIBC_2.17", library="libstdc++.so.6")
@@ -79,25 +79,25 @@ def test_other_libraries_are_caught(
     assert "needs libstdc++.so.6" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", building.DRIVER)
+@pytest.mark.parametrize("name", libraries.DRIVER)
 def test_what_stands_in_the_drivers_place_may_need_what_is_behind_it(
     tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It is for that; the fence itself, which is preloaded everywhere, may not."""
-    built = refreshing.LIB / "substitute" / name
-    fence = tmp_path / building.FENCE
+    built = parts.LIB / "substitute" / name
+    fence = tmp_path / libraries.FENCE
     fence.write_bytes(built.read_bytes())
 
     assert symbols.main([str(built)]) == 0
     assert symbols.main([str(fence)]) == 1
-    assert f"needs {building.DRIVER[name][1]}, which an image may lack" in capsys.readouterr().err
+    assert f"needs {libraries.DRIVER[name][1]}, which an image may lack" in capsys.readouterr().err
 
 
 def test_this_machines_own_build_is_no_release(tmp_path: Path) -> None:
     """What the system's compiler makes is judged by the glibc it was built with."""
     source = tmp_path / "find.c"
     source.write_text('#include <dlfcn.h>\nvoid *find(void) { return dlsym(0, "x"); }\n')
-    built = building.system_compiler("-shared").link(tmp_path / "find.so", [source], "-ldl")
+    built = compilers.system("-shared").link(tmp_path / "find.so", [source], "-ldl")
     versions = set(elf.File(built.read_bytes()).versions())
 
     is_new = bool(versions & {"GLIBC_2.34"})  # where dlsym moved into libc
@@ -106,7 +106,7 @@ def test_this_machines_own_build_is_no_release(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("machine", ["riscv64", "any"])
 def test_a_wheel_holds_what_its_name_says(
-    machine: str, tmp_path: Path, compiler: building.Compiler, capsys: pytest.CaptureFixture[str]
+    machine: str, tmp_path: Path, compiler: compilers.Compiler, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A wheel with libraries for another machine than its name says does not pass."""
     file = needing(tmp_path, compiler, version="GLIBC_2.17", library="libc.so.6")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from partage.fence import limits
-from partage.fence.watch import facts, samples
-from tests.native import fenced, looks
+from partage.fence.store import limits
+from partage.fence.watch import sampler, samples
+from tests.native import fenced, watch_looks
 from tests.native.fenced import CONTEXT_BYTES, GIB, MIB
 
 
@@ -17,10 +17,10 @@ def test_a_process_behind_its_fence_is_counted_as_the_driver_counts_it(
     tenant = machine.tenant()
     process = tenant.started()
     process("alloc(100 * MIB)")
-    found = looks.look(machine, tenant, process.pid)
-    (share,) = found.tenants[0].shares
-    assert share.counted == (facts.Counted(process.pid, CONTEXT_BYTES + 100 * MIB),)
-    assert found.holdings == (facts.Holding(share.uuid, process.pid, CONTEXT_BYTES + 100 * MIB),)
+    sample = watch_looks.look(machine, tenant, process.pid)
+    (share,) = sample.tenants[0].shares
+    assert share.counted == (samples.Counted(process.pid, CONTEXT_BYTES + 100 * MIB),)
+    assert sample.holdings == (samples.Holding(share.uuid, process.pid, CONTEXT_BYTES + 100 * MIB),)
     assert (share.quota_bytes, share.context_bytes) == (GIB, CONTEXT_BYTES)
 
 
@@ -29,9 +29,9 @@ def test_a_process_beside_its_fence_is_a_tenants_and_not_counted(machine: fenced
     tenant = machine.tenant()
     process = machine.start()
     process("[context(), alloc(GIB)]")
-    found = looks.look(machine, tenant, process.pid)
-    assert [each.pid for each in found.processes] == [process.pid]
-    assert found.tenants[0].shares[0].counted == ()
+    sample = watch_looks.look(machine, tenant, process.pid)
+    assert [seen.pid for seen in sample.processes] == [process.pid]
+    assert sample.tenants[0].shares[0].counted == ()
 
 
 def test_who_ended_since_the_driver_answered_is_not_there(machine: fenced.Machine) -> None:
@@ -39,10 +39,10 @@ def test_who_ended_since_the_driver_answered_is_not_there(machine: fenced.Machin
     tenant = machine.tenant()
     process = machine.start()
     process("[context(), alloc(GIB)]")
-    card = looks.occupied(machine)
+    card = watch_looks.occupied(machine)
     process.kill()
-    found = samples.taken(machine.root, lambda _: tenant.name, [card], taken_s=0.0)
-    assert found.processes == ()
+    sample = sampler.taken(machine.root, lambda _: tenant.name, [card], taken_s=0.0)
+    assert sample.processes == ()
 
 
 @pytest.mark.parametrize("damage", ["cut", "header"])
@@ -54,7 +54,7 @@ def test_a_region_that_its_tenant_damaged_counts_nothing(
     process = tenant.started()
     region = tenant.folder / "region"
     region.write_bytes(b"" if damage == "cut" else b"x" * region.stat().st_size)
-    (share,) = looks.look(machine, tenant, process.pid).tenants[0].shares
+    (share,) = watch_looks.look(machine, tenant, process.pid).tenants[0].shares
     assert share.counted == ()
     assert share.quota_bytes == GIB
 
@@ -65,19 +65,19 @@ def test_what_was_granted_is_due_though_the_quota_was_lowered(machine: fenced.Ma
     process = tenant.started()
     for quota_bytes, granted_bytes in ((GIB, 2 * GIB), (4 * GIB, 2 * GIB)):
         tenant.change(memory_bytes=quota_bytes)
-        sample = samples.taken(
+        sample = sampler.taken(
             machine.root,
             lambda _: tenant.name,
-            [looks.occupied(machine)],
+            [watch_looks.occupied(machine)],
             taken_s=0.0,
             granted={(tenant.name, machine.uuids[0]): granted_bytes},
         )
-        assert process.pid in {each.pid for each in sample.processes}
+        assert process.pid in {seen.pid for seen in sample.processes}
         assert sample.tenants[0].shares[0].quota_bytes == max(quota_bytes, granted_bytes)
 
 
 def test_a_fence_that_lets_all_pass_is_not_judged(machine: fenced.Machine) -> None:
-    """Whoever chose that wanted it."""
+    """The administrator chose that."""
     tenant = machine.tenant(on_failure=limits.OnFailure.OPEN)
     process = tenant.started()
-    assert looks.look(machine, tenant, process.pid).tenants == ()
+    assert watch_looks.look(machine, tenant, process.pid).tenants == ()

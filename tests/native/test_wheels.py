@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from native import building
+from native import compilers, libraries
 from tests.leaving_out import leave_out
 
-ROOT = building.HERE.parent
+ROOT = libraries.SOURCES.parent
 THIS_MACHINE = sysconfig.get_platform().replace("-", "_")
 LIBRARIES = {
     "partage/lib/libpartage.so",
@@ -41,7 +41,7 @@ def make(target: str, folder: Path, **environment: str) -> subprocess.CompletedP
     )
 
 
-def libraries(wheel: Path) -> set[str]:
+def libraries_in(wheel: Path) -> set[str]:
     """What a wheel has below `partage/lib`."""
     with zipfile.ZipFile(wheel) as archive:
         return {name for name in archive.namelist() if name.startswith("partage/lib/")}
@@ -54,7 +54,7 @@ def test_a_wheel_is_for_every_python_of_this_platform(tmp_path: Path) -> None:
     assert made.returncode == 0, made.stderr
     (wheel,) = tmp_path.iterdir()
     assert wheel.name.endswith(f"-py3-none-{THIS_MACHINE}.whl")
-    assert libraries(wheel) == LIBRARIES
+    assert libraries_in(wheel) == LIBRARIES
     with zipfile.ZipFile(wheel) as archive:
         mode = archive.getinfo("partage/lib/simulated/simsmi").external_attr >> 16
     assert mode & 0o111, "simsmi is a program"
@@ -66,7 +66,7 @@ def test_an_editable_install_finds_them_in_the_tree(tmp_path: Path) -> None:
 
     assert made.returncode == 0, made.stderr
     (wheel,) = tmp_path.iterdir()
-    assert not libraries(wheel)
+    assert not libraries_in(wheel)
     assert all((ROOT / "src" / name).exists() for name in LIBRARIES)
 
 
@@ -84,7 +84,7 @@ def test_without_a_compiler_the_rest_is_packed(environment: dict[str, str], tmp_
     assert "install gcc" in made.stderr
     (wheel,) = tmp_path.iterdir()
     assert wheel.name.endswith("-py3-none-any.whl")
-    assert not libraries(wheel)
+    assert not libraries_in(wheel)
     with zipfile.ZipFile(wheel) as archive:
         assert "partage/cli/main.py" in archive.namelist()
 
@@ -106,7 +106,7 @@ def test_sources_hold_all_that_a_build_needs(tmp_path: Path) -> None:
     (archive,) = tmp_path.iterdir()
     with tarfile.open(archive) as files:
         names = {name.partition("/")[2] for name in files.getnames()}
-    assert {"hatch_build.py", "native/building.py", "native/fence/exports.map"} <= names
+    assert {"hatch_build.py", "native/libraries.py", "native/fence/exports.map"} <= names
     assert not {name for name in names if name.startswith("src/partage/lib")}
 
 
@@ -123,12 +123,12 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("machine", building.MACHINES)
+@pytest.mark.parametrize("machine", compilers.MACHINES)
 def test_a_release_serves_old_systems(machine: str, release: Path) -> None:
     """There is a wheel for each machine, complete, tagged by the old glibc it was checked for."""
     (wheel,) = release.glob(f"partage-*-py3-none-manylinux_2_17_{machine}.whl")
 
-    assert libraries(wheel) == LIBRARIES
+    assert libraries_in(wheel) == LIBRARIES
 
 
 def test_a_release_loads(release: Path, tmp_path: Path) -> None:

@@ -27,9 +27,9 @@ def _descriptor(kind: type[Any], *words: int) -> ctypes.Structure:
 
 def array(function: str, kind: type[Any], *extents: int, flags: int = 0) -> Give:
     """Take an array by a function whose descriptions have extents of that kind."""
-    wanted = _descriptor(kind, *extents)
-    wanted.flags = flags
-    array = made(function, byref(wanted))
+    descriptor = _descriptor(kind, *extents)
+    descriptor.flags = flags
+    array = made(function, byref(descriptor))
     return lambda: call("cuArrayDestroy", array)
 
 
@@ -77,8 +77,8 @@ def _(size: int) -> Give:
 
 @way("cuMipmappedArrayCreate, cuMipmappedArrayDestroy")
 def _(size: int) -> Give:
-    wanted = _descriptor(c_size_t, 1024, rows(size), 0)
-    mipmap = made("cuMipmappedArrayCreate", byref(wanted), 5)
+    descriptor = _descriptor(c_size_t, 1024, rows(size), 0)
+    mipmap = made("cuMipmappedArrayCreate", byref(descriptor), 5)
     return lambda: call("cuMipmappedArrayDestroy", mipmap)
 
 

@@ -64,15 +64,15 @@ CHILD, ALLOCATION = 4, 10  # of CUgraphNodeType
 MOVED = 1  # of CUgraphChildGraphNodeOwnership
 
 
-def _wanted(size: int, device: int = 0) -> AllocationNode:
+def _allocation(size: int, device: int = 0) -> AllocationNode:
     return AllocationNode(pool=PoolProperties(kind=1, location=(DEVICE, device)), size=size)
 
 
 def graph(size: int) -> tuple[int, int]:
     """A graph that allocates, and where its memory will be."""
-    handle, wanted = made("cuGraphCreate", 0), _wanted(size)
-    made("cuGraphAddMemAllocNode", handle, 0, 0, byref(wanted))
-    return handle, wanted.pointer
+    handle, allocation = made("cuGraphCreate", 0), _allocation(size)
+    made("cuGraphAddMemAllocNode", handle, 0, 0, byref(allocation))
+    return handle, allocation.pointer
 
 
 def kept_or_freed(size: int, frees: bool) -> tuple[int, int]:
@@ -89,17 +89,17 @@ def spread(*sizes: int, frees: bool = True) -> int:
     """A graph that allocates so much on each device, and frees it again if it is to."""
     handle = made("cuGraphCreate", 0)
     for device, size in enumerate(sizes):
-        wanted = _wanted(size, device)
-        node = c_uint64(made("cuGraphAddMemAllocNode", handle, 0, 0, byref(wanted)))
+        allocation = _allocation(size, device)
+        node = c_uint64(made("cuGraphAddMemAllocNode", handle, 0, 0, byref(allocation)))
         if frees:
-            made("cuGraphAddMemFreeNode", handle, byref(node), 1, wanted.pointer)
+            made("cuGraphAddMemFreeNode", handle, byref(node), 1, allocation.pointer)
     return handle
 
 
 def added(size: int) -> tuple[int, int]:
     """The same, by the newer call."""
     handle = made("cuGraphCreate", 0)
-    node = NodeParameters(kind=ALLOCATION, alloc=_wanted(size))
+    node = NodeParameters(kind=ALLOCATION, alloc=_allocation(size))
     made("cuGraphAddNode_v2", handle, 0, 0, 0, byref(node))
     return handle, node.alloc.pointer
 

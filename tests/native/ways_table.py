@@ -29,6 +29,6 @@ def way(name: str, table: dict[str, Way] = WAYS) -> Callable[[Way], Way]:
 def all_or_none(takes: Iterable[Callable[[], Give]]) -> Give:
     """Take several things, or give back what was taken before one was refused."""
     with contextlib.ExitStack() as taken:
-        for each in takes:
-            taken.callback(each())
+        for take in takes:
+            taken.callback(take())
         return taken.pop_all().close

@@ -16,7 +16,7 @@ import msgspec
 from partage.dialects import pods
 from partage.kube import api as kube
 from partage.kube import errors as kube_errors
-from tests.scheduler import making
+from tests.scheduler import small_cluster
 
 
 class Call:
@@ -54,7 +54,7 @@ class Server:
 
     def add(self, name: str, uid: str, units: int) -> None:
         """Create a pod."""
-        self.write("ADDED", making.pod(name, {making.MEMORY: units}, uid=uid))
+        self.write("ADDED", small_cluster.pod(name, {small_cluster.MEMORY: units}, uid=uid))
 
     def apply(self, call: Call) -> None:
         """Do what a call asks for, once."""

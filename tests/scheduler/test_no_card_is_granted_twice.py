@@ -22,8 +22,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from partage.core import grants
 from partage.dialects import pods
 from partage.kube import errors as kube_errors
-from partage.scheduler import binds
-from tests.scheduler import making, model_server, wiring
+from partage.scheduler.binds import bind_states
+from tests import examples
+from tests.scheduler import extender_parts, model_server, small_cluster
 
 NODES, CARD_MIB = ("n1", "n2"), 16384
 AMONG = st.sampled_from([("n1",), ("n2",), ("n1", "n2")])
@@ -54,14 +55,14 @@ class Leader:
 
     def __init__(self, server: model_server.Server) -> None:
         self.server = server
-        self.world = making.World()
-        self.wired = wiring.Wired(self.world, model_server.Client(server), most=3)
+        self.cluster = small_cluster.Cluster()
+        self.wired = extender_parts.Wired(self.cluster, model_server.Client(server), most=3)
         self.tasks: list[asyncio.Task[Any]] = []
         self.offered: list[str] = []
         for name in NODES:
-            self.world.mirror.nodes.put(making.carded(name, CARD_MIB))
+            self.cluster.mirror.nodes.put(small_cluster.carded(name, CARD_MIB))
         for pod in server.pods.values():  # a consistent list
-            self.world.mirror.pods.put(pod)
+            self.cluster.mirror.pods.put(pod)
         self.read = len(server.history)
         self.ready = asyncio.get_running_loop().create_task(self.wired.takeover.run())
 
@@ -71,15 +72,15 @@ class Leader:
             kind, pod = self.server.history[self.read]
             self.read += 1
             if kind == "DELETED":
-                self.world.mirror.pods.drop(pod.metadata.uid)
+                self.cluster.mirror.pods.drop(pod.metadata.uid)
             else:
-                self.world.mirror.pods.put(pod)
+                self.cluster.mirror.pods.put(pod)
 
     async def filter(self, body: bytes) -> None:
         """kube-scheduler asks; it takes the first node that it is told."""
         answer = self.wired.filter.filter(body)
-        told = json.loads(answer if isinstance(answer, bytes) else await answer)
-        self.offered = told["NodeNames"]
+        result = json.loads(answer if isinstance(answer, bytes) else await answer)
+        self.offered = result["NodeNames"]
 
     def start(self, work: Any) -> None:
         """Let something go on beside the rest."""
@@ -236,7 +237,7 @@ class Doubtful(RuleBasedStateMachine):
         for _ in range(events):
             self.do(self.leader.watch)
 
-    @precondition(lambda self: self.leader.world.binds.doubts())
+    @precondition(lambda self: self.leader.cluster.binds.doubts())
     @rule(fate=MOSTLY_ANSWERED, wait=st.booleans())
     def doubts_are_looked_at(self, fate: Fate, wait: bool = False) -> None:
         """By the leader."""
@@ -246,8 +247,8 @@ class Doubtful(RuleBasedStateMachine):
 
     def time_passes(self, seconds: float) -> None:
         """Less than the last resort, which is for servers that keep to their limits."""
-        self.leader.world.clock.now += seconds
-        self.do(self.leader.world.binds.expire)
+        self.leader.cluster.clock.now += seconds
+        self.do(self.leader.cluster.binds.expire)
 
     @rule(choice=CHOICE, what=st.sampled_from(["write", "delete", "kill", "replace"]))
     def the_cluster_is_disturbed(self, choice: int, what: str) -> None:
@@ -298,7 +299,7 @@ class Doubtful(RuleBasedStateMachine):
                     self.do(lambda call=call: _answer(call, call.outcome))
             while self.leader.read < len(self.server.history):
                 self.do(self.leader.watch)
-            self.leader.world.clock.now += 2
+            self.leader.cluster.clock.now += 2
             self.do(lambda: self.leader.start(self.leader.wired.doubts.settle()))
             pending = [c for c in self.server.calls if not c.answer.done()]
             if not pending and not self.leader.wired.binder.busy:
@@ -307,7 +308,7 @@ class Doubtful(RuleBasedStateMachine):
 
     def check_the_count(self) -> None:
         """What the leader counts as taken for good is what the pods say."""
-        fleet = self.leader.world.fleet
+        fleet = self.leader.cluster.fleet
         counted = {
             grant.pod.uid for grant in fleet.all_grants() if not fleet.hold_of(grant.pod.uid)
         }
@@ -325,7 +326,7 @@ def _answer(call: model_server.Call, outcome: Any) -> None:
 
 
 def _args(pod: pods.Pod, among: tuple[str, ...]) -> bytes:
-    return making.args(json.loads(msgspec.json.encode(pod)), list(among))
+    return small_cluster.args(json.loads(msgspec.json.encode(pod)), list(among))
 
 
 def _binding_args(pod: pods.Pod, node: str) -> bytes:
@@ -334,7 +335,9 @@ def _binding_args(pod: pods.Pod, node: str) -> bytes:
     return json.dumps(args).encode()
 
 
-Doubtful.TestCase.settings = settings(max_examples=250, stateful_step_count=40, deadline=None)
+Doubtful.TestCase.settings = settings(
+    max_examples=examples.many(250), stateful_step_count=40, deadline=None
+)
 TestNoCardIsGrantedTwice = Doubtful.TestCase
 
 
@@ -367,7 +370,7 @@ def test_a_binding_says_what_is_held_when_it_is_sent() -> None:
     assert machine.waiting() == []  # it waits inside
     pod = machine.server.pods["p0"]
     machine.run(lambda: machine.leader.filter(_args(pod, ("n2",))))
-    sent_at = machine.leader.world.clock.now
+    sent_at = machine.leader.cluster.clock.now
     machine.do(lambda: window.leave(sent_at, overloaded=False))
     for call in machine.waiting():
         machine.meet(call, Fate.ANSWERED)
@@ -420,38 +423,38 @@ def test_what_a_predecessor_sent_cannot_happen_after_the_takeover(how: str) -> N
 
 def test_only_the_pod_itself_leads_out_of_doubt() -> None:
     """The table of transitions has no other way, whatever happens and in whatever order."""
-    pod = making.pod("p", {making.MEMORY: 3}, version=7)
-    world = making.World()
-    world.mirror.nodes.put(making.node())
-    demand = world.mirror.demand(pod)
+    pod = small_cluster.pod("p", {small_cluster.MEMORY: 3}, version=7)
+    cluster = small_cluster.Cluster()
+    cluster.mirror.nodes.put(small_cluster.node())
+    demand = cluster.mirror.demand(pod)
     assert demand is not None
-    grant = world.binds.hold(pod, demand, "n1")
+    grant = cluster.binds.hold(pod, demand, "n1")
     assert isinstance(grant, grants.Grant)
-    doubt = binds.InDoubt(grant, pod, 7, 1000.0)
+    doubt = bind_states.InDoubt(grant, pod, 7, 1000.0)
     for event in (
-        binds.Accepted(),
-        binds.Declined(),
-        binds.Unanswered(1e9),
-        binds.Withdrawn(),
-        binds.Seen("", 7, 1050.0),  # it still has the version that the Binding named
-        binds.Seen("", 6, 1050.0),
-        binds.Seen("", 0, 1050.0),
+        bind_states.Accepted(),
+        bind_states.Declined(),
+        bind_states.Unanswered(1e9),
+        bind_states.Withdrawn(),
+        bind_states.Seen("", 7, 1050.0),  # it still has the version that the Binding named
+        bind_states.Seen("", 6, 1050.0),
+        bind_states.Seen("", 0, 1050.0),
     ):
-        assert binds.step(doubt, event) is doubt
-    sent = binds.step(doubt, binds.Send(7))
-    assert isinstance(sent, binds.Sent)
-    assert isinstance(binds.step(sent, binds.Declined()), binds.InDoubt)
-    assert binds.step(sent, binds.Withdrawn()) is sent
-    assert isinstance(binds.step(doubt, binds.Seen("", 8, 0.0)), binds.Held)
-    assert isinstance(binds.step(doubt, binds.Seen("n1", 0, 0.0)), binds.Bound)
-    assert isinstance(binds.step(doubt, binds.Gone()), binds.Ended)
+        assert bind_states.step(doubt, event) is doubt
+    sent = bind_states.step(doubt, bind_states.Send(7))
+    assert isinstance(sent, bind_states.Sent)
+    assert isinstance(bind_states.step(sent, bind_states.Declined()), bind_states.InDoubt)
+    assert bind_states.step(sent, bind_states.Withdrawn()) is sent
+    assert isinstance(bind_states.step(doubt, bind_states.Seen("", 8, 0.0)), bind_states.Held)
+    assert isinstance(bind_states.step(doubt, bind_states.Seen("n1", 0, 0.0)), bind_states.Bound)
+    assert isinstance(bind_states.step(doubt, bind_states.Gone()), bind_states.Ended)
 
 
 @pytest.mark.parametrize(("second", "newest"), [(6, 7), (7, 7), (8, 8), (0, 0)])
 def test_a_second_binding_does_not_make_the_first_forgotten(second: int, newest: int) -> None:
     """The newest version that any of them named counts; none, if one of them named none."""
-    pod = making.pod("p", {making.MEMORY: 3}, version=7)
+    pod = small_cluster.pod("p", {small_cluster.MEMORY: 3}, version=7)
     grant = grants.Grant(pod=pod.identity, node="n1", containers=())
-    sent = binds.step(binds.InDoubt(grant, pod, 7, 1000.0), binds.Send(second))
-    assert isinstance(sent, binds.Sent)
+    sent = bind_states.step(bind_states.InDoubt(grant, pod, 7, 1000.0), bind_states.Send(second))
+    assert isinstance(sent, bind_states.Sent)
     assert sent.version == newest

@@ -12,23 +12,23 @@ import aiohttp
 import pytest
 
 from partage.kube import errors as kube_errors
-from partage.scheduler import serving, settings
-from partage.services import listening
+from partage.scheduler import http_server, settings
+from partage.services import listener, settings_file
 from partage.services.http import servers
-from tests.scheduler import making, scripted, wiring
+from tests.scheduler import extender_parts, one_pod_server, small_cluster
 
-ANY = listening.Address("127.0.0.1", 0)
+ANY = listener.Address("127.0.0.1", 0)
 
 
 class Site:
-    """The routes over a world without a cluster."""
+    """The routes over a cluster without a cluster."""
 
     def __init__(self, *, certified: bool = False) -> None:
-        self.world = making.World()
-        self.world.mirror.nodes.put(making.node())
-        self.server = scripted.Server()
-        self.wired = wiring.Wired(self.world, self.server)
-        self.application = serving.application(self.wired.served(certified=certified))
+        self.cluster = small_cluster.Cluster()
+        self.cluster.mirror.nodes.put(small_cluster.node())
+        self.server = one_pod_server.Server()
+        self.wired = extender_parts.Wired(self.cluster, self.server)
+        self.application = http_server.application(self.wired.served(certified=certified))
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def site() -> Site:
 async def client(site: Site) -> AsyncIterator[aiohttp.ClientSession]:
     """A client of it."""
     async with (
-        servers.at(ANY, site.application, serving.LIMITS) as url,
+        servers.at(ANY, site.application, http_server.LIMITS) as url,
         aiohttp.ClientSession(url) as connected,
     ):
         yield connected
@@ -56,10 +56,10 @@ async def test_it_is_ready_only_when_it_may_answer(
     answer = await client.get("/readyz")
     assert (answer.status, await answer.text()) == (503, "another replica leads")
     assert (await client.get("/healthz")).status == 200
-    body = making.args(making.wire_pod("p", {making.MEMORY: "3"}), ["n1"])
+    body = small_cluster.args(small_cluster.wire_pod("p", {small_cluster.MEMORY: "3"}), ["n1"])
     for verb in ("/scheduler/filter", "/gpushare-scheduler/filter", "/scheduler/bind"):
-        told = await (await client.post(verb, data=body)).json()
-        assert told["Error"] == "another replica leads"
+        answer_body = await (await client.post(verb, data=body)).json()
+        assert answer_body["Error"] == "another replica leads"
     assert await (await client.post("/scheduler/prioritize", data=body)).json() == []
     preempted = await (await client.post("/scheduler/preempt", data=body)).json()
     assert preempted == {"NodeNameToMetaVictims": {}}
@@ -79,16 +79,16 @@ async def test_a_failure_inside_is_an_answer_and_not_a_traceback(
     def broken(*_args: object, **_more: object) -> None:
         raise RuntimeError("secret")
 
-    monkeypatch.setattr(site.world.decider, "asked", broken)
-    body = making.args(making.wire_pod("p", {making.MEMORY: "3"}), ["n1"])
+    monkeypatch.setattr(site.cluster.mirror, "demand", broken)
+    body = small_cluster.args(small_cluster.wire_pod("p", {small_cluster.MEMORY: "3"}), ["n1"])
     answer = await client.post("/scheduler/filter", data=body)
     assert answer.status == 200
-    assert json.loads(await answer.read())["Error"] == "Partage failed inside; its log says how"
+    assert json.loads(await answer.read())["Error"] == "internal error of Partage; see its log"
 
 
 async def test_metrics_are_few_and_name_no_card(site: Site, client: aiohttp.ClientSession) -> None:
     """Latencies, holds, binds, and what is granted by group."""
-    body = making.args(making.wire_pod("p", {making.MEMORY: "3"}), ["n1"])
+    body = small_cluster.args(small_cluster.wire_pod("p", {small_cluster.MEMORY: "3"}), ["n1"])
     await client.post("/scheduler/filter", data=body)
     page = await (await client.get("/metrics")).text()
     assert 'partage_verb_seconds_count{verb="filter"} 1.0' in page
@@ -121,14 +121,14 @@ async def test_explain_and_fit_tell_what_is_wrong_or_possible(
 ) -> None:
     """A request that is not allowed, one that asks for nothing, one that is too large."""
     for limits, summary in (
-        ({making.MEMORY: "3G"}, "never: spec.containers[0]"),
+        ({small_cluster.MEMORY: "3G"}, "never: spec.containers[0]"),
         ({"cpu": "1"}, "it asks for no GPU"),
-        ({making.MEMORY: "17"}, "never: container main asks for 17408 MiB"),
-        ({making.MEMORY: "16"}, "it fits on n1"),
+        ({small_cluster.MEMORY: "17"}, "never: container main asks for 17408 MiB"),
+        ({small_cluster.MEMORY: "16"}, "it fits on n1"),
     ):
-        pod = making.wire_pod("x", limits)
-        told = await (await client.post("/fit", json=pod)).json()
-        assert told["summary"].startswith(summary), told
+        pod = small_cluster.wire_pod("x", limits)
+        answer_body = await (await client.post("/fit", json=pod)).json()
+        assert answer_body["summary"].startswith(summary), answer_body
     for body in (b"{", b"{}", b'{"kind": "Deployment", "spec": {"template": {}}}', b"kind: Pod"):
         assert (await client.post("/fit", data=body)).status == 400
 
@@ -159,20 +159,20 @@ async def test_with_a_client_ca_only_clients_with_a_certificate_are_answered(
     at = {name: str(tmp_path / f"{name}.pem") for name in ("server", "client", "ca")}
     keys = {name: str(tmp_path / f"{name}.key") for name in ("server", "client")}
     chosen = settings.Server(certificate=at["server"], key=keys["server"], client_ca=at["ca"])
-    address = listening.Address("127.0.0.1", 0, serving.tls(chosen))
+    address = listener.Address("127.0.0.1", 0, http_server.tls(chosen))
     anonymous = ssl.create_default_context(cafile=at["ca"])
-    known = ssl.create_default_context(cafile=at["ca"])
-    known.load_cert_chain(at["client"], keys["client"])
+    certified = ssl.create_default_context(cafile=at["ca"])
+    certified.load_cert_chain(at["client"], keys["client"])
     async with (
-        servers.at(address, site.application, serving.LIMITS) as url,
+        servers.at(address, site.application, http_server.LIMITS) as url,
         aiohttp.ClientSession(url) as session,
     ):
         for path, trust, status in (
-            ("/gpushare-scheduler/inspect", known, 200),
+            ("/gpushare-scheduler/inspect", certified, 200),
             ("/gpushare-scheduler/inspect", anonymous, 401),
             ("/explain/default/p", anonymous, 401),
             ("/nowhere", anonymous, 401),
-            ("/nowhere", known, 404),
+            ("/nowhere", certified, 404),
             ("/metrics", anonymous, 200),
             ("/readyz", anonymous, 200),
             ("/healthz", anonymous, 200),
@@ -185,7 +185,7 @@ async def test_with_a_client_ca_only_clients_with_a_certificate_are_answered(
 
 def test_a_certificate_that_cannot_be_read_is_a_users_mistake() -> None:
     """One line, not a traceback."""
-    with pytest.raises(settings.SettingsError, match="certificate: /nowhere: No such file"):
-        serving.tls(settings.Server(certificate="/nowhere", key="/nowhere"))
-    with pytest.raises(settings.SettingsError, match="do not go together"):
-        serving.tls(settings.Server(certificate=__file__, key=__file__))
+    with pytest.raises(settings_file.SettingsError, match="certificate: /nowhere: No such file"):
+        http_server.tls(settings.Server(certificate="/nowhere", key="/nowhere"))
+    with pytest.raises(settings_file.SettingsError, match="cannot be used together"):
+        http_server.tls(settings.Server(certificate=__file__, key=__file__))

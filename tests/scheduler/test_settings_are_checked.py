@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from partage.scheduler import serving, settings
+from partage.scheduler import http_server, settings
+from partage.services import settings_file
 
 
 def _file(folder: Path, text: str) -> str:
@@ -34,33 +35,33 @@ def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
-        ("[server]\nprot = 1\n", "unknown field `prot` - at `$.server`"),
-        ("[sever]\n", "unknown field `sever`"),
-        ("[server]\nport = 70000\n", "port"),
-        ("[server]\nport = '1'\n", "port"),
-        ("server = 3\n", "server"),
-        ("[decisions]\nnodes = 0\n", "nodes"),
+        ("[server]\nprot = 1\n", "there is no setting server.prot; choose from address, port"),
+        ("[sever]\n", "there is no setting sever"),
+        ("[server]\nport = 70000\n", "server.port = 70000 is not allowed; .* from 0 to 65535"),
+        ("[server]\nport = '1'\n", "server.port = '1' is not allowed"),
+        ("server = 3\n", "server is not a table"),
+        ("[decisions]\nnodes = 0\n", "choose from numbers from 1, all, auto"),
         ("[decisions]\npolicy = 'best'\n", "best.*; choose from priced, binpack, spread"),
-        ("[decisions]\nhold_s = 1\n", "hold_s"),
-        ("[server]\ncertificate = 'x'\n", "a certificate needs its key"),
+        ("[decisions]\nhold_s = 1\n", "hold_s = 1 is not allowed; choose from numbers from 10"),
+        ("[server]\ncertificate = 'x'\n", "only one of certificate and key"),
         ("[server]\nclient_ca = 'x'\n", "over TLS only"),
         ("[server\n", "extender.toml"),
     ],
 )
 def test_what_is_not_understood_is_refused_with_its_place(
-    tmp_path: Path, text: str, told: str
+    tmp_path: Path, text: str, message: str
 ) -> None:
     """A slip must not pass for the default."""
-    with pytest.raises(settings.SettingsError, match=told.replace("$", r"\$")) as caught:
+    with pytest.raises(settings_file.SettingsError, match=message.replace("$", r"\$")) as caught:
         settings.load(_file(tmp_path, text), {}, {})
     assert "extender.toml" in str(caught.value)
 
 
 def test_a_mistake_in_the_file_is_told_even_if_a_flag_covers_it(tmp_path: Path) -> None:
     """It will not be covered for ever."""
-    with pytest.raises(settings.SettingsError, match="port"):
+    with pytest.raises(settings_file.SettingsError, match="port"):
         settings.load(_file(tmp_path, "[server]\nport = 'x'\n"), {}, {"server.port": 3})
 
 
@@ -68,32 +69,36 @@ def test_a_mistake_in_the_file_is_told_even_if_a_flag_covers_it(tmp_path: Path) 
 def test_levels_are_taken_in_any_letter_case(text: str, level: str) -> None:
     """As manifests have them."""
     assert settings.load("", {"LOG_LEVEL": text}, {}).log_level == level
-    with pytest.raises(settings.SettingsError, match="LOG_LEVEL='loud' is not a level; choose"):
+    with pytest.raises(
+        settings_file.SettingsError, match="LOG_LEVEL='loud' is not a level; choose"
+    ):
         settings.load("", {"LOG_LEVEL": "loud"}, {})
 
 
 @pytest.mark.parametrize("name", ["PORT", "THREADNESS"])
 def test_a_number_in_the_environment_has_to_be_one(name: str) -> None:
     """gpushare took any other text for its default."""
-    with pytest.raises(settings.SettingsError, match=f"{name}='many' is not a number"):
+    with pytest.raises(settings_file.SettingsError, match=f"{name}='many' is not a number"):
         settings.load("", {name: "many"}, {})
 
 
 def test_a_file_that_is_not_there_is_named() -> None:
     """As any error."""
-    with pytest.raises(settings.SettingsError, match=r"/nowhere\.toml: No such file"):
+    with pytest.raises(settings_file.SettingsError, match=r"/nowhere\.toml: No such file"):
         settings.load("/nowhere.toml", {}, {})
 
 
 def test_what_listening_elsewhere_means_is_said() -> None:
     """Except where clients have to show a certificate."""
     at = settings.Server
-    assert serving.exposure(at()) == ""
-    assert "without TLS: whoever can reach it can bind pods" in serving.exposure(at("0.0.0.0"))
-    assert "without client certificates" in serving.exposure(
+    assert http_server.exposure(at()) == ""
+    assert "without TLS: everybody who can reach it can bind pods" in http_server.exposure(
+        at("0.0.0.0")
+    )
+    assert "without client certificates" in http_server.exposure(
         at("0.0.0.0", certificate="c", key="k")
     )
-    assert serving.exposure(at("0.0.0.0", certificate="c", key="k", client_ca="a")) == ""
+    assert http_server.exposure(at("0.0.0.0", certificate="c", key="k", client_ca="a")) == ""
 
 
 def test_times_that_were_not_written_fit_what_was() -> None:
@@ -105,7 +110,7 @@ def test_times_that_were_not_written_fit_what_was() -> None:
 
 
 @pytest.mark.parametrize(
-    ("written", "told"),
+    ("written", "message"),
     [
         ({"binds.timeout_s": 12}, "binds.timeout_s = 12 is too long: kube-scheduler gives up"),
         ({"decisions.hold_s": 12, "scheduler.http_timeout_s": 20}, "decisions.hold_s = 12"),
@@ -116,8 +121,8 @@ def test_times_that_were_not_written_fit_what_was() -> None:
         ),
     ],
 )
-def test_times_that_do_not_fit_together_are_refused(written: dict[str, Any], told: str) -> None:
+def test_times_that_do_not_fit_together_are_refused(written: dict[str, Any], message: str) -> None:
     """With the one that is wrong, and what to write."""
-    with pytest.raises(settings.SettingsError, match=told.replace(".", r"\.")) as refused:
+    with pytest.raises(settings_file.SettingsError, match=message.replace(".", r"\.")) as refused:
         settings.load("", {}, written)
     assert refused.value.instead

@@ -11,8 +11,8 @@ import pytest
 
 from partage.kube import api as kube
 from partage.kube import errors as kube_errors
-from partage.scheduler import binds
-from tests.scheduler import making, wiring
+from partage.scheduler.binds import bind_states
+from tests.scheduler import extender_parts, small_cluster
 
 FORBIDDEN = kube_errors.Forbidden(403, "Forbidden", "a webhook says no")
 FAILING = kube_errors.ServerError(500, "InternalError", "failed calling webhook")
@@ -25,7 +25,8 @@ class Server(kube.Api):
     def __init__(self, count: int) -> None:
         """Nothing is connected."""
         self.pods = {
-            f"p{i}": making.pod(f"p{i}", {making.MEMORY: 1}, version=7) for i in range(count)
+            f"p{i}": small_cluster.pod(f"p{i}", {small_cluster.MEMORY: 1}, version=7)
+            for i in range(count)
         }
         self.answers: dict[str, Exception | bytes] = {}
         self.renewed: list[str] = []
@@ -53,17 +54,17 @@ class Server(kube.Api):
         return self.pods[path.split("/")[6]]
 
 
-def _wired(server: Server) -> wiring.Wired:
-    world = making.World()
-    world.mirror.nodes.put(making.node())
+def _wired(server: Server) -> extender_parts.Wired:
+    cluster = small_cluster.Cluster()
+    cluster.mirror.nodes.put(small_cluster.node())
     for pod in server.pods.values():
-        world.mirror.pods.put(pod)
-    return wiring.Wired(world, server, sleep=_slept(world))
+        cluster.mirror.pods.put(pod)
+    return extender_parts.Wired(cluster, server, sleep=_slept(cluster))
 
 
-def _slept(world: making.World) -> Any:
+def _slept(cluster: small_cluster.Cluster) -> Any:
     async def sleep(seconds: float) -> None:
-        world.clock.now += seconds
+        cluster.clock.now += seconds
         await asyncio.sleep(0)
 
     return sleep
@@ -84,11 +85,13 @@ async def test_a_pod_that_cannot_be_written_on_is_asked_when_nothing_old_can_hap
     server = Server(20)
     server.answers["p0"] = answer
     wired = _wired(server)
-    began = wired.world.clock.now
+    began = wired.cluster.clock.now
     await wired.takeover.run()
     assert len(server.renewed) == 19
     assert server.reads[-1] == "p0"
-    assert binds.LAST_RESORT_S <= wired.world.clock.now - began < 2 * binds.LAST_RESORT_S
+    assert (
+        bind_states.LAST_RESORT_S <= wired.cluster.clock.now - began < 2 * bind_states.LAST_RESORT_S
+    )
 
 
 async def test_a_pod_that_goes_meanwhile_is_not_waited_for() -> None:
@@ -98,8 +101,8 @@ async def test_a_pod_that_goes_meanwhile_is_not_waited_for() -> None:
     wired = _wired(server)
     running = asyncio.create_task(wired.takeover.run())
     await asyncio.sleep(0)
-    wired.world.mirror.pods.drop("uid-p0")
-    await asyncio.wait_for(running, 5)
+    wired.cluster.mirror.pods.drop("uid-p0")
+    await asyncio.wait_for(running, 30)
     assert server.reads == []
 
 
@@ -109,7 +112,7 @@ async def test_a_missing_right_is_reported() -> None:
     server.answers = dict.fromkeys(server.pods, FORBIDDEN)
     wired = _wired(server)
     await wired.takeover.run()
-    assert "pods/status" in dict(wired.world.mirror.problems)["patches of pods/status"]
+    assert "pods/status" in dict(wired.cluster.mirror.problems)["patches of pods/status"]
 
 
 async def test_an_unreadable_answer_to_a_patch_is_an_error_of_the_server() -> None:
@@ -124,18 +127,18 @@ async def test_a_proxy_that_knows_nothing_does_not_end_a_doubt() -> None:
     """Its 404 is no word of the pod."""
     server = Server(1)
     wired = _wired(server)
-    world = wired.world
-    body = making.wire_pod("p0", {making.MEMORY: "1"}, resourceVersion="7")
-    world.filter(making.args(body, ["n1"]))
-    assert world.binds.send("uid-p0", "n1", 7) is not None
-    world.binds.happen("uid-p0", binds.Unanswered(world.clock.now))
+    cluster = wired.cluster
+    body = small_cluster.wire_pod("p0", {small_cluster.MEMORY: "1"}, resourceVersion="7")
+    cluster.filter(small_cluster.args(body, ["n1"]))
+    assert cluster.binds.send("uid-p0", "n1", 7) is not None
+    cluster.binds.happen("uid-p0", bind_states.Unanswered(cluster.clock.now))
 
     server.lost = kube_errors.from_answer(404, b"default backend - 404", request="GET")
     with pytest.raises(kube_errors.NotFound):
-        await wired.inquiries.ask(making.pod("p0").identity)
-    assert isinstance(world.binds.of("uid-p0"), binds.InDoubt)
+        await wired.lookup.ask(small_cluster.pod("p0").identity)
+    assert isinstance(cluster.binds.of("uid-p0"), bind_states.InDoubt)
     status = json.dumps({"reason": "NotFound", "code": 404}).encode()
     server.lost = kube_errors.from_answer(404, status, request="GET")
     with pytest.raises(kube_errors.NotFound):
-        await wired.inquiries.ask(making.pod("p0").identity)
-    assert world.binds.of("uid-p0") is None
+        await wired.lookup.ask(small_cluster.pod("p0").identity)
+    assert cluster.binds.of("uid-p0") is None

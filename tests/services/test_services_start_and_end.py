@@ -13,9 +13,9 @@ import pytest
 from aiohttp import web
 
 from partage.core import errors
-from partage.services import listening, stopping
+from partage.services import lifetime, listener
 
-ANY = listening.Address("127.0.0.1", 0)
+ANY = listener.Address("127.0.0.1", 0)
 
 
 def _application() -> web.Application:
@@ -30,7 +30,7 @@ def _application() -> web.Application:
 async def test_the_url_that_is_told_is_answered() -> None:
     """Also where the port was left to the kernel."""
     async with (
-        listening.at(ANY, _application()) as url,
+        listener.at(ANY, _application()) as url,
         aiohttp.request("GET", url) as answer,
     ):
         assert await answer.text() == "here"
@@ -43,14 +43,14 @@ async def test_an_address_that_is_taken() -> None:
         with pytest.raises(
             errors.InputError, match=f"cannot listen on 127.0.0.1 port {port}: .*in"
         ):
-            async with listening.at(listening.Address("127.0.0.1", port), _application()):
+            async with listener.at(listener.Address("127.0.0.1", port), _application()):
                 pass
 
 
 async def test_what_fails_while_it_listens_is_not_blamed_on_the_address() -> None:
     """A full disk is a full disk."""
     with pytest.raises(OSError, match="No space left"):
-        async with listening.at(ANY, _application()):
+        async with listener.at(ANY, _application()):
             raise OSError(28, "No space left on device")
 
 
@@ -65,9 +65,9 @@ async def test_a_signal_ends_the_work() -> None:
             seen.append("cancelled")
         raise AssertionError("nobody sets that event")
 
-    stop = stopping.on_signals()
+    stop = lifetime.on_signals()
     asyncio.get_running_loop().call_soon(os.kill, os.getpid(), signal.SIGTERM)
-    await stopping.until(stop, work(), ending=lambda: seen.append("refusing"))
+    await lifetime.until(stop, work(), ending=lambda: seen.append("refusing"))
     assert seen == ["refusing", "cancelled"]
 
 
@@ -78,4 +78,4 @@ async def test_what_goes_wrong_in_the_work_ends_it() -> None:
         raise RuntimeError("lost")
 
     with pytest.raises(RuntimeError, match="lost"):
-        await stopping.until(asyncio.Event(), work())
+        await lifetime.until(asyncio.Event(), work())

@@ -6,8 +6,8 @@ import pathlib
 import random
 import statistics
 
-from partage.sim import contestants, running, traces
-from tests.sim.making import NODE_HEADER, POD_HEADER, write
+from partage.sim import contestants, simulation, traces
+from tests.sim.small_traces import NODE_HEADER, POD_HEADER, write
 
 SEEDS = (1, 2, 3)
 
@@ -19,7 +19,7 @@ def test_priced_allocates_more_than_the_others_where_cpu_is_short(tmp_path: path
 
     def allocated_percent(name: str) -> float:
         runs = [
-            running.run(nodes, pods, contestants.factory(name), seed=seed, demand=1.0)
+            simulation.run(nodes, pods, contestants.factory(name), seed=seed, demand=1.0)
             for seed in SEEDS
         ]
         return statistics.fmean(run.curve[100] for run in runs)

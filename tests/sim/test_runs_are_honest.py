@@ -9,8 +9,8 @@ from collections.abc import Container, Sequence
 import pytest
 
 from partage.core import cards, errors
-from partage.sim import arrivals, contestants, fgd, reporting, running, traces
-from tests.sim.making import NODE_HEADER, POD_HEADER, cluster, workload, write
+from partage.sim import arrivals, contestants, fgd, simulation, summary, traces
+from tests.sim.small_traces import NODE_HEADER, POD_HEADER, cluster, workload, write
 
 Trace = tuple[list[cards.Node], list[traces.TracePod]]
 
@@ -28,7 +28,7 @@ def test_no_policy_loses_a_pod_that_fits(name: str, trace: Trace) -> None:
     nodes, pods = trace
     witness = _Witness(contestants.factory(name)(nodes, pods), nodes)
 
-    result = running.run(nodes, pods, lambda _nodes, _pods: witness, seed=1, demand=1.3)
+    result = simulation.run(nodes, pods, lambda _nodes, _pods: witness, seed=1, demand=1.3)
 
     assert witness.refused > 0
     assert 75 < result.curve[130] <= 100
@@ -38,13 +38,13 @@ def test_no_policy_loses_a_pod_that_fits(name: str, trace: Trace) -> None:
 class _Witness:
     """A contestant's shadow, which keeps its own account and checks every refusal."""
 
-    def __init__(self, contestant: running.Contestant, nodes: Sequence[cards.Node]) -> None:
+    def __init__(self, contestant: simulation.Contestant, nodes: Sequence[cards.Node]) -> None:
         self.arrived = self.refused = 0
         self._contestant = contestant
         self._nodes = {node.name: node for node in nodes}
         self._free = {node.name: [1000] * len(node.cards) for node in nodes}
 
-    def choose(self, pod: traces.TracePod, among: Container[str]) -> running.Placement | None:
+    def choose(self, pod: traces.TracePod, among: Container[str]) -> simulation.Placement | None:
         self.arrived += 1
         placement = self._contestant.choose(pod, among)
         if placement is None:
@@ -55,7 +55,7 @@ class _Witness:
                 self._free[placement[0]][position] -= pod.card_milli
         return placement
 
-    def settle(self, pod: traces.TracePod, placement: running.Placement | None) -> None:
+    def settle(self, pod: traces.TracePod, placement: simulation.Placement | None) -> None:
         self._contestant.settle(pod, placement)
 
     def _fits(self, name: str, pod: traces.TracePod) -> bool:
@@ -69,7 +69,7 @@ def test_the_same_seed_gives_the_same_run(trace: Trace) -> None:
     """And another seed another one."""
     nodes, pods = trace
     curves = [
-        running.run(nodes, pods, contestants.factory("priced"), seed=seed, demand=1.2).curve
+        simulation.run(nodes, pods, contestants.factory("priced"), seed=seed, demand=1.2).curve
         for seed in (7, 7, 8)
     ]
 
@@ -83,14 +83,14 @@ def test_a_policy_that_cheats_stops_the_run(trace: Trace) -> None:
     class Cheat:
         """Always the first card."""
 
-        def choose(self, pod: traces.TracePod, among: Container[str]) -> running.Placement:
+        def choose(self, pod: traces.TracePod, among: Container[str]) -> simulation.Placement:
             return nodes[0].name, tuple(range(pod.cards))
 
-        def settle(self, pod: traces.TracePod, placement: running.Placement | None) -> None:
+        def settle(self, pod: traces.TracePod, placement: simulation.Placement | None) -> None:
             """Nothing to record."""
 
     with pytest.raises(errors.LedgerError, match="does not fit on cards"):
-        running.run(nodes, pods, lambda _nodes, _pods: Cheat(), seed=1, demand=1.0)
+        simulation.run(nodes, pods, lambda _nodes, _pods: Cheat(), seed=1, demand=1.0)
 
 
 def test_priced_packs_better_than_first_rules(trace: Trace) -> None:
@@ -99,10 +99,10 @@ def test_priced_packs_better_than_first_rules(trace: Trace) -> None:
 
     def at_the_end(name: str) -> float:
         runs = [
-            running.run(nodes, pods, contestants.factory(name), seed=seed, demand=1.3)
+            simulation.run(nodes, pods, contestants.factory(name), seed=seed, demand=1.3)
             for seed in range(4)
         ]
-        return reporting.mean_curve(runs)[130]
+        return summary.mean_curve(runs)[130]
 
     best = at_the_end("priced")
     assert best > at_the_end("spread")
@@ -113,12 +113,12 @@ def test_priced_packs_better_than_first_rules(trace: Trace) -> None:
 def test_arrivals_ask_for_the_wanted_demand(trace: Trace, demand: float) -> None:
     """Grown by clones or cut, within the largest pod, and every pod is of the trace."""
     nodes, pods = trace
-    wanted = int(demand * 1000 * sum(len(node.cards) for node in nodes))
+    wanted_milli = int(demand * 1000 * sum(len(node.cards) for node in nodes))
 
-    arriving = arrivals.arrange(pods, wanted_milli=wanted, source=random.Random(5))
+    arriving = arrivals.arrange(pods, wanted_milli=wanted_milli, source=random.Random(5))
 
-    asked = sum(pod.milli for pod in arriving)
-    assert abs(asked - wanted) <= max(pod.milli for pod in pods)
+    arriving_milli = sum(pod.milli for pod in arriving)
+    assert abs(arriving_milli - wanted_milli) <= max(pod.milli for pod in pods)
     assert set(arriving) <= set(pods)
     if demand == 3.0:
         assert set(arriving) == set(pods)
@@ -134,7 +134,7 @@ def test_models_are_matched_by_one_rule(name: str, tmp_path: pathlib.Path) -> No
         write(tmp_path / "p.csv", POD_HEADER, "x,1,1,1,1000,A*", "y,1,1,1,1000,a100|none")
     )
 
-    result = running.run(nodes, pods, contestants.factory(name), seed=1, demand=0.7)
+    result = simulation.run(nodes, pods, contestants.factory(name), seed=1, demand=0.7)
 
     assert result.curve[67] == pytest.approx(200 / 3)
 
@@ -146,7 +146,7 @@ def test_a_workload_that_would_never_be_enough_is_refused(tmp_path: pathlib.Path
     pods = traces.read_pods(write(tmp_path / "p.csv", POD_HEADER, *rows))
 
     with pytest.raises(errors.InputError, match="would have to arrive"):
-        running.run(nodes, pods, contestants.factory("binpack"), seed=1, demand=1.3)
+        simulation.run(nodes, pods, contestants.factory("binpack"), seed=1, demand=1.3)
 
 
 def test_fragmentation_is_what_the_expected_pod_cannot_use(tmp_path: pathlib.Path) -> None:
@@ -170,11 +170,11 @@ def test_fragmentation_is_what_the_expected_pod_cannot_use(tmp_path: pathlib.Pat
 def test_a_report_takes_the_means_over_seeds() -> None:
     """Points that not every run reached are left out."""
     runs = [
-        running.Run({99: 90.0, 100: 91.0}, [1.0, 2.0]),
-        running.Run({100: 93.0, 130: 95.0}, [3.0, 6.0]),
+        simulation.Run({99: 90.0, 100: 91.0}, [1.0, 2.0]),
+        simulation.Run({100: 93.0, 130: 95.0}, [3.0, 6.0]),
     ]
 
-    report = reporting.report("x", runs)
+    report = summary.report("x", runs)
 
     assert (report.allocation_at_100, report.allocation_at_130) == (92.0, None)
     assert report.decision_us_mean == 3.0

@@ -8,7 +8,7 @@ import pytest
 
 from partage.core import demands, errors
 from partage.sim import traces
-from tests.sim.making import NODE_HEADER, POD_HEADER, write
+from tests.sim.small_traces import NODE_HEADER, POD_HEADER, write
 
 
 def test_nodes_and_pods_are_read(tmp_path: pathlib.Path) -> None:
@@ -45,17 +45,17 @@ def test_pods_need_no_model_column(tmp_path: pathlib.Path) -> None:
 @pytest.mark.parametrize(
     ("row", "column", "problem"),
     [
-        ("a,-1,1,1,T4", "cpu_milli", "'-1' is not usable"),
-        ("a,1.5,1,1,T4", "cpu_milli", "'1.5' is not usable"),
-        ("a,1,x,1,T4", "memory_mib", "'x' is not usable"),
+        ("a,-1,1,1,T4", "cpu_milli", "'-1' is not valid"),
+        ("a,1.5,1,1,T4", "cpu_milli", "'1.5' is not valid"),
+        ("a,1,x,1,T4", "memory_mib", "'x' is not valid"),
         ("a,1,1,0,T4", "gpu", "node a has no cards"),
-        ("a,1,1,65,T4", "gpu", "'65' is not usable"),
-        ("a,1,1,,T4", "gpu", "'' is not usable"),
+        ("a,1,1,65,T4", "gpu", "'65' is not valid"),
+        ("a,1,1,,T4", "gpu", "'' is not valid"),
         (",1,1,1,T4", "sn", "is empty"),
-        ("ok,1,1,1,T4", "sn", "'ok' is there twice"),
-        ("a,1,1", "sn", "another number of cells"),
-        ("a,1,1,1,T4,extra", "sn", "another number of cells"),
-        ("a,99999999999999999999,1,1,T4", "cpu_milli", "is not usable"),
+        ("ok,1,1,1,T4", "sn", "'ok' is listed twice"),
+        ("a,1,1", "sn", "a wrong number of cells"),
+        ("a,1,1,1,T4,extra", "sn", "a wrong number of cells"),
+        ("a,99999999999999999999,1,1,T4", "cpu_milli", "is not valid"),
     ],
 )
 def test_a_wrong_node_is_named(tmp_path: pathlib.Path, row: str, column: str, problem: str) -> None:
@@ -90,9 +90,9 @@ def test_a_wrong_pod_is_named(tmp_path: pathlib.Path, row: str, column: str) -> 
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        (b"", "no column sn"),
-        (b"sn,gpu\na,1\n", "no column cpu_milli, memory_mib, model"),
-        (NODE_HEADER.encode() + b"\n", "no node"),
+        (b"", "missing column sn"),
+        (b"sn,gpu\na,1\n", "missing column cpu_milli, memory_mib, model"),
+        (NODE_HEADER.encode() + b"\n", "the file has no nodes"),
         (b"\x89PNG\r\n\x1a\n", "utf-8"),
         (NODE_HEADER.encode() + b"\na,1,1,1,\x00\n", ""),
     ],
@@ -137,5 +137,5 @@ def test_a_workload_without_cards_is_refused(tmp_path: pathlib.Path) -> None:
     """There would be nothing to measure, and growing it to a demand would never end."""
     path = write(tmp_path / "p.csv", POD_HEADER, "a,1,1,0,0,")
 
-    with pytest.raises(errors.TraceError, match="no pod asks for a card"):
+    with pytest.raises(errors.TraceError, match="no pod requests a card"):
         traces.read_pods(path)

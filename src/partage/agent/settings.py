@@ -12,22 +12,17 @@ from typing import Any
 
 import msgspec
 
-from partage.agent import old_names, reporting, watch
+from partage.agent import reports, watch
+from partage.agent.metrics import old_names
 from partage.core import errors
-from partage.dialects import base, registry
-from partage.fence import roots
-from partage.fence.watch.facts import Then
+from partage.dialects import contract, registry
+from partage.fence.store import roots
+from partage.fence.watch.escapes import Then
 
 KUBELET = Path("/var/lib/kubelet")
 CDI = Path("/var/run/cdi")
 DRIVER_SPECS = (Path("/etc/cdi"), Path("/var/run/cdi"))
 LIBRARY = Path("/var/lib/partage/lib")
-
-ALL = tuple(dialect.name for dialect in registry.DIALECTS)
-# HAMi counts ten of nvidia.com/gpu for each card, which surprises whoever does not use HAMi; and
-# Elastic GPU counts every MiB, which makes a kubelet slower (docs/performance.md, "The agent").
-USUAL = tuple(name for name in ALL if name not in ("hami", "elastic"))
-UNITS_MIB = {"GiB": 1024, "MiB": 1}
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,17 +31,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     node: str
     kubeconfig: str = ""
     context: str = ""
-    dialects: tuple[str, ...] = USUAL
-    counting: base.Settings = base.Settings()
+    dialects: tuple[str, ...] = msgspec.field(default_factory=registry.served_by_default)
+    counting: contract.Settings = contract.Settings()
     root: Path = roots.DEFAULT
     library: Path = LIBRARY
     kubelet: Path = KUBELET
     cdi: Path = CDI
     driver_specs: tuple[Path, ...] = DRIVER_SPECS
     driver_files: str = "auto"
-    accelerator_label: bool = False
-    address: str = reporting.DEFAULT_ADDRESS
-    port: int = reporting.DEFAULT_PORT
+    address: str = reports.DEFAULT_ADDRESS
+    port: int = reports.DEFAULT_PORT
     old_metrics: tuple[str, ...] = ()
     outside: watch.Policy = watch.Policy()
     quiet_s: float | None = None  # after an Xid; None: as the watch of health has it
@@ -58,13 +52,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def pod_resources(self) -> Path:
-        """Where it tells who has which devices."""
+        """Where it tells which containers have which devices."""
         return self.kubelet / "pod-resources" / "kubelet.sock"
-
-
-def unit(counting: base.Settings) -> str:
-    """The name of the unit that memory is counted in."""
-    return next(name for name, mib in UNITS_MIB.items() if mib == counting.memory_unit_mib)
 
 
 def chosen(flags: Mapping[str, Any]) -> Settings:
@@ -83,22 +72,23 @@ def chosen(flags: Mapping[str, Any]) -> Settings:
         "cdi": flags["cdi_folder"],
         "driver_specs": flags["driver_cdi"] or None,
         "driver_files": flags["driver_files"],
-        "accelerator_label": flags["t9k_label"],
         "address": flags["address"],
         "port": flags["port"],
         "quiet_s": flags["quiet_after_xid"],
     }
     lists = {
-        "dialects": (flags["dialects"], ALL),
+        "dialects": (flags["dialects"], registry.dialect_names()),
         "old_metrics": (flags["old_metrics"], old_names.FAMILIES),
     }
-    for name, (text, known) in lists.items():
+    for name, (text, allowed) in lists.items():
         if text is not None:
-            given[name] = _words(text, known, f"--{name.replace('_', '-')}")
+            given[name] = _words(text, allowed, f"--{name.replace('_', '-')}")
     return Settings(
         node=flags["node"],
-        counting=base.Settings(
-            memory_unit_mib=UNITS_MIB[flags["memory_unit"]], hami_split=flags["hami_split"]
+        counting=contract.Settings(
+            memory_unit_mib=contract.UNITS_MIB[flags["memory_unit"]],
+            hami_split=flags["hami_split"],
+            t9k_label=flags["t9k_label"],
         ),
         outside=watch.Policy(Then(flags["outside"]), dict(map(_class, flags["outside_class"]))),
         **{name: value for name, value in given.items() if value is not None},
@@ -110,19 +100,19 @@ def _class(text: str) -> tuple[str, Then]:
     name, _, then = text.rpartition("=")
     if not name or then not in set(Then):
         raise errors.InputError(
-            f"--outside-class: {text!r} does not say what is done about which class",
-            instead=f"write the name of a PriorityClass, and one of {', '.join(Then)}: batch=tell",
+            f"--outside-class: {text!r} is not a PriorityClass with an action",
+            instead=f"write for example batch=tell; the actions are {', '.join(Then)}",
         )
     return name, Then(then)
 
 
-def _words(text: str, known: Iterable[str], what: str) -> tuple[str, ...]:
+def _words(text: str, names: Iterable[str], what: str) -> tuple[str, ...]:
     """A list with commas, of words that are known."""
-    allowed = tuple(known)
-    found = tuple(word.strip() for word in text.split(",") if word.strip())
-    for word in found:
+    allowed = tuple(names)
+    words = tuple(word.strip() for word in text.split(",") if word.strip())
+    for word in words:
         if word not in allowed:
             raise errors.InputError(
-                f"{what}: {word!r} is not known here", instead=f"choose from {', '.join(allowed)}"
+                f"{what}: {word!r} is unknown", instead=f"choose from {', '.join(allowed)}"
             )
-    return found
+    return words

@@ -1,12 +1,12 @@
 """The watch of a node: what containers hold beside their fences is seen, told, and ended.
 
-A fence of the level ``hook`` lives in the tenant's own processes, and who wants out gets out. So
-twice a second the driver is asked what each process holds, and that is compared with what the
-fences count (:mod:`partage.fence.watch`). Nothing here is in a tenant's reach.
+A fence of the level ``hook`` lives in the tenant's own processes, so a tenant can get around it.
+Therefore the driver is asked twice a second what each process holds, and that is compared with
+what the fences count (:mod:`partage.fence.watch`). A tenant cannot reach anything here.
 
 What is done about a finding is the administrator's choice: for all nodes by a flag, for one by a
-label of the node, for a class of pods by their PriorityClass. A pod's own annotations play no part,
-since it is the pod's author who may want out.
+label of the node, for a class of pods by their PriorityClass. A pod's own annotations do not count,
+because they are written by the pod's author, who may want to escape.
 """
 
 from __future__ import annotations
@@ -20,14 +20,16 @@ from typing import NoReturn
 
 import msgspec
 
-from partage.agent import cdi, driver, gate, node_pods, ownership, world
+from partage.agent import node_driver, node_state, process_owners
+from partage.agent.containers import cdi, gate
+from partage.agent.pods import node_pods
 from partage.core import errors
 from partage.core.quantities import MIB
 from partage.devices import nvml
 from partage.dialects import pods
-from partage.fence import roots, tenants
-from partage.fence.watch import facts, judgement, remedies, samples
-from partage.fence.watch.facts import Then
+from partage.fence.store import roots, tenants
+from partage.fence.watch import escapes, judgement, remedies, sampler, samples
+from partage.fence.watch.escapes import Then
 
 log = logging.getLogger(__name__)
 
@@ -35,8 +37,8 @@ LABEL = "partage.dev/outside"  # on a node: what is done there
 _PERIOD_S = 0.5
 _BLIND_LOOKS = 20
 _BLIND = (
-    "the driver names no process of the containers, so that what escapes their fences is not seen: "
-    "the agent has to be in the host's pid namespace (hostPID: true, as in deploy/agent.yaml)"
+    "the driver reports no process of the containers, so the agent cannot see what escapes their "
+    "fences: run it in the host's pid namespace (hostPID: true, as in deploy/agent.yaml)"
 )
 
 
@@ -50,29 +52,29 @@ class Policy(msgspec.Struct, frozen=True):
         """For a pod of this class, on a node with these labels; one without sense is none."""
         if priority_class in self.classes:
             return self.classes[priority_class]
-        wanted = labels.get(LABEL, "")
-        return Then(wanted) if wanted in set(Then) else self.then
+        remedy = labels.get(LABEL, "")
+        return Then(remedy) if remedy in set(Then) else self.then
 
 
 def occupancies(uuids: Iterable[str]) -> tuple[nvml.Occupancy, ...]:
     """These cards, as the driver tells of them; those that it does not tell of are left out."""
-    found: list[nvml.Occupancy] = []
+    answers: list[nvml.Occupancy] = []
     try:
         with nvml.Nvml() as door:
             for uuid in uuids:
                 with contextlib.suppress(errors.DeviceError):  # its health says why
-                    found.append(door.occupancy(uuid))
+                    answers.append(door.occupancy(uuid))
     except errors.DeviceError as error:
         log.debug("%s", error)
-    return tuple(found)
+    return tuple(answers)
 
 
-class Ways(msgspec.Struct, frozen=True):
+class Callbacks(msgspec.Struct, frozen=True):
     """How cards are asked, and how a finding reaches others."""
 
     ask: Callable[[Iterable[str]], tuple[nvml.Occupancy, ...]]  # cards by uuid; may take long
     tell: Callable[[pods.Pod, str, bool], None]  # of a pod; the text, and whether it was ended
-    count: Callable[[facts.Finding, Then], None]
+    count: Callable[[escapes.Finding, Then], None]
 
 
 class Watch:
@@ -81,30 +83,32 @@ class Watch:
     def __init__(
         self,
         root: roots.Root,
-        here: world.World,
-        known: node_pods.NodePods,
+        state: node_state.NodeState,
+        pods_of_node: node_pods.NodePods,
         started: Mapping[str, cdi.Started],
         *,
         policy: Policy,
-        ways: Ways,
+        callbacks: Callbacks,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.judgement = judgement.Judgement()
         self.problem = ""  # why it cannot see
         self._root = root
-        self._world = here
-        self._pods = known
+        self._state = state
+        self._pods = pods_of_node
         self._started = started
         self._policy = policy
-        self._ways = ways
+        self._callbacks = callbacks
         self._clock = clock
-        self._handled: dict[facts.Process, Then] = {}
+        self._handled: dict[samples.Process, Then] = {}
         self._blind_looks = 0
 
     @property
-    def outside(self) -> dict[tuple[str, str], facts.Finding]:
+    def outside(self) -> dict[tuple[str, str], escapes.Finding]:
         """What is found now, by tenant and card; the first where there are several."""
-        return {(each.tenant, each.uuid): each for each in reversed(self.judgement.findings)}
+        return {
+            (finding.tenant, finding.uuid): finding for finding in reversed(self.judgement.findings)
+        }
 
     async def run(self) -> NoReturn:
         """For ever: look."""
@@ -112,34 +116,34 @@ class Watch:
             try:
                 await self.look()
             except (OSError, errors.PartageError) as error:  # it must not end the agent
-                log.warning("what is outside of fences could not be looked at: %s", error)
+                log.warning("processes outside their fences could not be checked: %s", error)
             await asyncio.sleep(_PERIOD_S)
 
     async def look(self) -> None:
-        """Once; a driver that does not answer tells nothing, and whoever watches health says so."""
+        """Once; a driver that does not answer tells nothing; the watch of health reports that."""
         began = tuple(self._started.values())
-        owners = ownership.owners(self._pods.known, began)
-        sample = await driver.apart(lambda: self._sample(owners.whose, began))
+        owners = process_owners.owners(self._pods.by_uid, began)
+        sample = await node_driver.apart(lambda: self._sample(owners.whose, began))
         self.judgement = judgement.judged(self.judgement, sample)
         await self._notice_blindness(sample)
-        found = facts.gravest(self.judgement.findings)
-        for finding in found.values():
+        findings = escapes.gravest(self.judgement.findings)
+        for finding in findings.values():
             await self._handle(finding, owners.whose)
-        self._handled = {key: then for key, then in self._handled.items() if key in found}
+        self._handled = {key: then for key, then in self._handled.items() if key in findings}
 
-    def _sample(self, whose: samples.Whose, began: Iterable[cdi.Started]) -> facts.Sample:
+    def _sample(self, whose: sampler.Whose, began: Iterable[cdi.Started]) -> samples.Sample:
         taken_s = self._clock()
-        cards = self._ways.ask(card.uuid for card in self._world.node.cards)
+        cards = self._callbacks.ask(card.uuid for card in self._state.node.cards)
         granted = dict(_granted(began))
-        return samples.taken(self._root, whose, cards, taken_s=taken_s, granted=granted)
+        return sampler.taken(self._root, whose, cards, taken_s=taken_s, granted=granted)
 
-    async def _handle(self, finding: facts.Finding, whose: samples.Whose) -> None:
+    async def _handle(self, finding: escapes.Finding, whose: sampler.Whose) -> None:
         """What is to be done about one process, once; again if something else is wanted by now."""
-        pod = self._pods.known.get(finding.tenant.partition(".")[0])
+        pod = self._pods.by_uid.get(finding.tenant.partition(".")[0])
         if pod is None:
             return
-        wanted = self._policy.chosen(self._world.labels, _priority_class(pod))
-        then = remedies.proper(wanted, finding)
+        chosen = self._policy.chosen(self._state.labels, _priority_class(pod))
+        then = remedies.proper(chosen, finding)
         if self._handled.get(finding.process) is then:
             return
         self._handled[finding.process] = then
@@ -148,16 +152,16 @@ class Watch:
         )
         text = f"{self._card(finding.uuid)}: {finding.text}; {done}"
         log.warning("pod %s/%s: %s", pod.metadata.namespace, pod.metadata.name, text)
-        self._ways.count(finding, then)
-        self._ways.tell(pod, text, then is Then.END)
+        self._callbacks.count(finding, then)
+        self._callbacks.tell(pod, text, then is Then.END)
 
     def _card(self, uuid: str) -> str:
-        index = next((card.index for card in self._world.node.cards if card.uuid == uuid), None)
+        index = next((card.index for card in self._state.node.cards if card.uuid == uuid), None)
         return f"card {uuid}" if index is None else f"card {index}"
 
-    async def _notice_blindness(self, sample: facts.Sample) -> None:
+    async def _notice_blindness(self, sample: samples.Sample) -> None:
         """Fences know of processes, and the driver names none, look after look."""
-        names = tuple(each.tenant for each in self._started.values() if each.tenant)
+        names = tuple(started.tenant for started in self._started.values() if started.tenant)
         blind = not sample.holdings and await asyncio.to_thread(_anybody, self._root, names)
         self._blind_looks = self._blind_looks + 1 if blind else 0
         before, self.problem = self.problem, _BLIND if self._blind_looks >= _BLIND_LOOKS else ""
@@ -165,15 +169,15 @@ class Watch:
             log.error("%s", self.problem)
 
 
-def _granted(began: Iterable[cdi.Started]) -> Iterator[tuple[samples.Place, int]]:
+def _granted(began: Iterable[cdi.Started]) -> Iterator[tuple[sampler.TenantCard, int]]:
     """What fenced containers were granted on each of their cards."""
-    for each in began:
-        grant = gate.recorded(each) if each.tenant else None
+    for started in began:
+        grant = gate.recorded(started) if started.tenant else None
         for container in grant.containers if grant is not None else ():
-            if container.name == each.container:
+            if container.name == started.container:
                 for uuid in {share.uuid for share in container.shares}:
                     shares = (share for share in container.shares if share.uuid == uuid)
-                    yield (each.tenant, uuid), sum(share.memory_mib for share in shares) * MIB
+                    yield (started.tenant, uuid), sum(share.memory_mib for share in shares) * MIB
 
 
 def _anybody(root: roots.Root, names: Iterable[str]) -> bool:

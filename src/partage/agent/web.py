@@ -1,12 +1,12 @@
-"""The agent over HTTP: its report, its metrics, and whether it is well; nothing is changed here.
+"""The agent over HTTP: its report, its metrics, and whether it is healthy; nothing is changed here.
 
 ``/v1/report`` is served wherever ``/metrics`` is: it names the same pods, in a form for ``partage
-top`` and ``partage inspect``. Neither has secrets, but both tell whoever can reach the port the
-names of all pods on the node. So the default is loopback, and who binds elsewhere, to be scraped,
-can put a NetworkPolicy before it.
+top`` and ``partage inspect``. Neither has secrets, but both tell everybody who can reach the port
+the names of all pods on the node. So the default is loopback, and an administrator who binds
+elsewhere, to be scraped, can put a NetworkPolicy before it.
 
-A report reads the files of all tenants. However many ask, one is made at a time and serves all who
-ask within a moment: the program that starts containers must not be kept busy by whoever likes.
+A report reads the files of all tenants. One report is made at a time, and serves all requests of a
+moment: clients must not be able to keep the program busy that starts containers.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from typing import Generic, TypeVar
 import msgspec
 from aiohttp import web
 
-from partage.agent import metrics, reporting
+from partage.agent import reports
+from partage.agent.metrics import current_names
 from partage.core import errors
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -32,18 +33,18 @@ T = TypeVar("T")
 
 
 class Parts(msgspec.Struct, frozen=True):
-    """Who answers."""
+    """The functions that give the answers."""
 
-    report: Callable[[], reporting.Report | Awaitable[reporting.Report]]
+    report: Callable[[], reports.Report | Awaitable[reports.Report]]
     ready: Callable[[], str]  # why the agent is not ready; empty if it is
-    metrics: metrics.Metrics
+    metrics: current_names.Metrics
 
 
 def application(parts: Parts) -> web.Application:
     """All routes."""
     app = web.Application(middlewares=[_explained])
     desk = _Desk(parts)
-    app.router.add_get(reporting.PATH, desk.report)
+    app.router.add_get(reports.PATH, desk.report)
     app.router.add_get("/metrics", desk.scrape)
     app.router.add_get("/healthz", _healthy)
     app.router.add_get("/readyz", desk.ready)
@@ -63,16 +64,16 @@ class _Desk:
         return web.Response(body=body, content_type=_JSON)
 
     async def scrape(self, _request: web.Request) -> web.Response:
-        headers = {"Content-Type": metrics.CONTENT_TYPE}
+        headers = {"Content-Type": current_names.CONTENT_TYPE}
         return web.Response(body=await self._pages.now(), headers=headers)
 
     async def ready(self, _request: web.Request) -> web.Response:
         why = self._parts.ready()
         return web.Response(text=why or "ok", status=503 if why else 200)
 
-    async def _report(self) -> reporting.Report:
-        found = self._parts.report()
-        return await found if inspect.isawaitable(found) else found
+    async def _report(self) -> reports.Report:
+        report = self._parts.report()
+        return await report if inspect.isawaitable(report) else report
 
     async def _page(self) -> bytes:
         return self._parts.metrics.page(await self._recent.now())
@@ -97,7 +98,7 @@ class _Recent(Generic[T]):
 
 @web.middleware
 async def _explained(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """What cannot be read now is said to whoever asked; the others go on."""
+    """A client is told what cannot be read now; other requests go on."""
     try:
         return await handler(request)
     except errors.PartageError as error:

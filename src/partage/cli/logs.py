@@ -1,4 +1,4 @@
-"""Logs of programs that run for long: plain lines on a terminal, JSON for whoever collects them."""
+"""Logs of programs that run for long: plain lines on a terminal, JSON for log collectors."""
 
 from __future__ import annotations
 

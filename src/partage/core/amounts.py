@@ -15,7 +15,7 @@ def memory_mib(option: str, text: str) -> int:
     """``2GiB``, ``2Gi``, ``1500M``: Kubernetes' quantities, and with the B that people add."""
     check_total(option, text, "4GiB")
     plain = text.removesuffix("B") if text.endswith("iB") else text
-    # Kubernetes would take it for bytes; nobody who writes it means that.
+    # Kubernetes would read it as bytes, which no user means.
     if re.fullmatch(_BARE, plain, re.ASCII):
         amount = text if plain.strip("0.") and plain.replace(".", "", 1).isdecimal() else "4"
         raise errors.InputError(
@@ -26,7 +26,7 @@ def memory_mib(option: str, text: str) -> int:
         return quantities.to_mib("" if plain.endswith(_PARTS) else plain)
     except errors.QuantityError as error:
         raise errors.InputError(
-            f"{option}: {quantities.shown(text)} is no amount of memory", instead=_instead(text)
+            f"{option}: {quantities.shown(text)} is not an amount of memory", instead=_instead(text)
         ) from error
 
 

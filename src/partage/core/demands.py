@@ -1,8 +1,8 @@
 """Demands: what the containers of a pod ask for, in neutral terms.
 
-A dialect turns a pod into one PodDemand; from there on nobody asks which words the user wrote. A
-Demand that contradicts itself (memory in MiB *and* in percent, an exclusive card with a memory
-limit) cannot be constructed.
+A dialect turns a pod into one PodDemand; from there on it does not matter which words the user
+wrote. A Demand that contradicts itself (memory in MiB *and* in percent, an exclusive card with a
+memory limit) cannot be constructed.
 
 Two pods whose demands differ only in names, or in how a share is enforced later, fit in exactly the
 same places. :func:`shape` takes those differences away, and the fleet keeps its answers per shape.
@@ -20,7 +20,7 @@ ALL_CARDS = 0
 
 
 class Exclusive(enum.StrEnum):
-    """How far a demand keeps everybody else away."""
+    """Whether a demand excludes all others from its cards or its node."""
 
     NO = "no"
     CARD = "card"
@@ -128,13 +128,26 @@ def described(demand: Demand) -> str:
     count = {ALL_CARDS: "all cards", 1: "1 card"}.get(demand.cards, f"{demand.cards} cards")
     if demand.whole:
         return f"{count}, whole"
-    each = "" if demand.cards == 1 else " each"
+    suffix = "" if demand.cards == 1 else " each"
     memory = (
         f"{demand.memory_mib} MiB" if demand.memory_mib else f"{demand.memory_percent} % memory"
     )
     parts = [memory] if demand.memory_mib or demand.memory_percent else []
     parts += [f"{demand.compute_percent} % compute"] if demand.compute_percent else []
-    return f"{count}, {' and '.join(parts)}{each}"
+    return f"{count}, {' and '.join(parts)}{suffix}"
+
+
+def same_everywhere(pod: PodDemand) -> bool:
+    """Whether the pod takes the same amounts on whichever cards it gets.
+
+    Containers that may be apart do not: where they stand on one card, only the worst moment of them
+    counts there.
+    """
+    fixed = all(
+        c.demand.cards != ALL_CARDS and not c.demand.whole and not c.demand.memory_percent
+        for c in pod.containers
+    )
+    return fixed and (pod.together or len(pod.containers) == 1)
 
 
 def literally(model: str) -> str:

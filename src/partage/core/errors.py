@@ -4,7 +4,7 @@
 
     PartageError
     ├── InputError              what a person wrote cannot be used (exit code 2)
-    │   ├── QuantityError       text that is no Kubernetes quantity, or not a whole one
+    │   ├── QuantityError       text that is not a Kubernetes quantity, or not a whole one
     │   ├── DemandError         a pod's request that its dialect does not allow
     │   └── TraceError          a trace file that cannot be read
     ├── LedgerError             a step that the state of a pod does not allow (confirming no hold)
@@ -22,7 +22,7 @@ from __future__ import annotations
 
 
 class PartageError(Exception):
-    """Anything Partage has to tell a person; the codes are stable, for programs and scripts."""
+    """Anything that Partage reports to a person; the codes are stable, for scripts."""
 
     code = "error"
     exit_code = 1
@@ -47,14 +47,19 @@ class QuantityError(InputError):
 
 
 class DemandError(InputError):
-    """A pod asks for something its dialect does not allow; ``field`` names the place."""
+    """A pod asks for something its dialect does not allow.
+
+    ``field`` is where it does, and ``also`` another field that has to do with it.
+    """
 
     code = "bad-demand"
 
-    def __init__(self, field: str, problem: str, *, instead: str) -> None:
+    def __init__(self, field: str, problem: str, *, also: str = "", instead: str) -> None:
         self.field = field
         self.problem = problem
-        super().__init__(f"{field}: {problem}", instead=instead)
+        self.also = also
+        beside = f" ({also})" if also else ""
+        super().__init__(f"{field}: {problem}{beside}", instead=instead)
 
 
 class TraceError(InputError):

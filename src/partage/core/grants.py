@@ -1,8 +1,8 @@
 """Grants: what was given, and what that takes from each card.
 
 A Grant is the only record of truth: in a cluster it travels in the pod's annotation, on one machine
-it is a row of the ledger. Everything else (what is free, who is where) is computed from grants, so
-a process that starts anew knows as much as the one that was killed.
+it is a row of the ledger. Everything else (what is free, which pods are where) is computed from
+grants, so a process that starts anew knows as much as the one that was killed.
 
 Containers of a pod do not all run at once. :func:`takings` says what a grant takes at its worst
 moment on each card: init containers run one after another, each beside the sidecars that started
@@ -119,10 +119,10 @@ def _at(containers: Iterable[ContainerGrant]) -> Iterator[tuple[str, Taking]]:
     return iter(sums.items())
 
 
-def _larger(one: Taking, other: Taking) -> Taking:
+def _larger(first: Taking, second: Taking) -> Taking:
     return Taking(
-        max(one.memory_mib, other.memory_mib),
-        max(one.compute_percent, other.compute_percent),
-        max(one.tenants, other.tenants),
-        one.exclusive or other.exclusive,
+        max(first.memory_mib, second.memory_mib),
+        max(first.compute_percent, second.compute_percent),
+        max(first.tenants, second.tenants),
+        first.exclusive or second.exclusive,
     )

@@ -5,7 +5,8 @@ are used again. Every change of a node is written to a journal, from which the a
 shape learn which nodes to look at again.
 
 Grants of a node that is gone wait for it: its pods may still exist, and the node may come back
-under the same name with the same processes on its cards.
+under the same name with the same processes on its cards. They count in the accounts of their
+namespaces all the while.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, KeysView
 
-from partage.core import cards, errors, grants, ranking
-from partage.core.rooms import UNNUMBERED, NodeState
+from partage.core import accounts, cards, errors, grants, ranking, totals
+from partage.core.placement.rooms import UNNUMBERED, NodeState
 
 _SHORTEST = 4096  # entries of a journal or a table of looks, however few the nodes
 
@@ -58,13 +59,13 @@ class Looks:
 
     def number(self, look: tuple[object, ...], nodes: int) -> int:
         """The number of a look."""
-        known = self._numbers.get(look)
-        if known is None:
+        number = self._numbers.get(look)
+        if number is None:
             if len(self._numbers) >= max(_SHORTEST, 2 * nodes):
                 self._numbers.clear()
-            known = self._numbers[look] = self._next
+            number = self._numbers[look] = self._next
             self._next += 1
-        return known
+        return number
 
 
 class Inventory:
@@ -76,6 +77,7 @@ class Inventory:
         self.ordinals: dict[str, int] = {}
         self.reused = 0  # how often the ordinal of a removed node was given to another
         self.journal = Journal()
+        self.accounts = accounts.Accounts()
         self._looks = Looks()
         self._vacant: list[int] = []
         self._where: dict[str, str] = {}  # pod uid -> node
@@ -107,6 +109,7 @@ class Inventory:
     def add(self, grant: grants.Grant) -> None:
         """Count a grant in place of what the pod had."""
         self.remove(grant.pod.uid)
+        self.accounts.add(grant)
         self._where[grant.pod.uid] = grant.node
         state = self.state(grant.node)
         if state is None:
@@ -120,13 +123,13 @@ class Inventory:
         node = self._where.pop(uid, None)
         if node is None:
             return None
-        state = self.state(node)
-        if state is None:
-            return self._stop_waiting(node, uid)
-        grant = state.grants[uid]
-        state.remove(uid)
-        self._note(self.ordinals[node])
+        grant = self._taken_off(node, uid)
+        self.accounts.remove(grant)
         return grant
+
+    def set_total(self, namespace: str, total: totals.Total | None) -> None:
+        """Give a namespace a total, or none any more; what it has stays."""
+        self.accounts.set_total(namespace, total, self.all_grants())
 
     def state(self, node: str) -> NodeState | None:
         """What is known of a node."""
@@ -139,9 +142,9 @@ class Inventory:
 
     def all_grants(self) -> Iterator[grants.Grant]:
         """All grants, those that wait for their node too."""
-        there = (state.grants.values() for state in self.present())
+        placed = (state.grants.values() for state in self.present())
         return itertools.chain.from_iterable(
-            itertools.chain(there, (held.values() for held in self._waiting.values()))
+            itertools.chain(placed, (held.values() for held in self._waiting.values()))
         )
 
     def uids(self) -> KeysView[str]:
@@ -173,6 +176,15 @@ class Inventory:
         self.names[ordinal] = node.name
         self.ordinals[node.name] = ordinal
         self._note(ordinal)
+
+    def _taken_off(self, node: str, uid: str) -> grants.Grant:
+        state = self.state(node)
+        if state is None:
+            return self._stop_waiting(node, uid)
+        grant = state.grants[uid]
+        state.remove(uid)
+        self._note(self.ordinals[node])
+        return grant
 
     def _stop_waiting(self, node: str, uid: str) -> grants.Grant:
         waiting = self._waiting[node]

@@ -6,8 +6,8 @@ from zero at one billionth as there. Two things are stricter: a text without any
 (there it is 0), and every value is capped at 2**63 - 1 (there, only those with binary suffixes).
 Users write ``4GB`` so often that the refusal names the two legal spellings.
 
-Inside Partage everything is a whole number of MiB or of percent: :func:`whole` and
-:func:`to_mib` are the only ways in.
+Inside Partage everything is a whole number of MiB or of percent: :func:`whole`, :func:`to_mib` and
+:func:`at_most_mib` are the only ways in.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SUFFIXES = {
     **{s + "i": Fraction(1024) ** e for e, s in enumerate("KMGTPE", start=1)},
 }
 _FORM = re.compile(r"([+-]?)(\d*)(?:\.(\d*))?([A-Za-z]*)([+-]?\d*)", re.ASCII)
-_LONGEST = 128  # characters; the API server has no bound, but nobody means a longer number
+_LONGEST = 128  # characters; the API server has no bound, but no user means a longer number
 _MOST_SHOWN = 40  # characters
 _FARTHEST = 64  # powers of ten beyond which the value is the cap or the smallest step anyway
 _SMALLEST = Fraction(1, 10**9)
@@ -69,8 +69,25 @@ def to_mib(text: str | int) -> int:
     return -(-value.numerator // (value.denominator * MIB))
 
 
+def at_most_mib(text: str | int) -> int:
+    """A limit in whole MiB, rounded down; nothing at all is a limit, too.
+
+    A few bytes are refused: whoever writes ``64`` means 64 of something larger.
+    """
+    value = parse(str(text))
+    if value < 0:
+        raise errors.QuantityError(
+            f"{text!r} is less than nothing", instead="write an amount such as 64Gi, or 0"
+        )
+    if 0 < value < MIB:
+        raise errors.QuantityError(
+            f"{text!r} is less than one MiB", instead="write it with its unit, such as 64Gi"
+        )
+    return int(value // MIB)
+
+
 def shown(text: str) -> str:
-    """What somebody wrote, quoted, and cut where it would fill a screen."""
+    """What a user wrote, quoted, and cut if it is long."""
     return repr(text if len(text) <= _MOST_SHOWN else text[: _MOST_SHOWN - 3] + "...")
 
 

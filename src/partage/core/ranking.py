@@ -15,13 +15,13 @@ import bisect
 import itertools
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
 
-from partage.core.policies import base
+from partage.core.policies import contract
 
 ORDINAL_BITS = 20
 MOST_NODES = 1 << ORDINAL_BITS
 _ORDINAL_MASK = MOST_NODES - 1
 _AT_ONCE = 64
-MIXED = 1 << base.KEY_BITS  # added to a key where qualities of service would share a card
+MIXED = 1 << contract.KEY_BITS  # added to a key where qualities of service would share a card
 
 
 class Rank:

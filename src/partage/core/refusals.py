@@ -2,7 +2,8 @@
 
 A refusal is an answer, so it is a value: one code, whether waiting can help (*not now*) or cannot
 (*never*), and per card what is short and by how much. "Never" is not a second opinion: it means
-that the same fitting fails on the same node with every card healthy and nobody on it.
+that the same fitting fails on the same node with every card healthy, none cordoned and no pod on
+it.
 
 The codes are ordered: a later one means the pod came further. For a whole fleet the refusal is that
 of the node where it came furthest.
@@ -15,8 +16,9 @@ from collections.abc import Iterable
 
 import msgspec
 
-from partage.core import demands, fitting, plans, searching
-from partage.core.rooms import NodeState, Room
+from partage.core import demands, totals
+from partage.core.placement import arrangement, fitting, plans
+from partage.core.placement.rooms import NodeState, Room
 
 
 class Code(enum.StrEnum):
@@ -28,13 +30,16 @@ class Code(enum.StrEnum):
     NO_SUCH_MODEL = "no-such-model"
     NO_SUCH_CARD = "no-such-card"
     TOO_MANY_CARDS = "too-many-cards"
+    MEMORY_UNKNOWN = "memory-unknown"
     CARD_TOO_SMALL = "card-too-small"
     TOO_MUCH_TOGETHER = "too-much-together"
+    NAMESPACE_TOO_SMALL = "namespace-too-small"
     # From here on, waiting can help.
     NODE_TAKEN = "node-taken"
     NODE_NOT_EMPTY = "node-not-empty"
     NEIGHBOUR = "neighbour"
-    CARD_SICK = "card-sick"
+    CARD_UNHEALTHY = "card-unhealthy"
+    CARD_CORDONED = "card-cordoned"
     CARD_TAKEN = "card-taken"
     CARD_NOT_EMPTY = "card-not-empty"
     MEMORY = "memory"
@@ -43,18 +48,24 @@ class Code(enum.StrEnum):
     TOO_FEW_CARDS = "too-few-cards"
     ARRANGEMENT = "arrangement"
     NOT_FOUND = "arrangement-not-found"
+    NAMESPACE_FULL = "namespace-full"
 
     @property
     def never(self) -> bool:
         """Whether waiting cannot help."""
         return _ORDER[self] < _ORDER[Code.NODE_TAKEN]
 
+    @property
+    def distance(self) -> int:
+        """How far the pod came: greater is further."""
+        return _ORDER[self]
+
 
 _ORDER = {code: place for place, code in enumerate(Code)}
 
 
 class Shortage(msgspec.Struct, frozen=True, kw_only=True):
-    """What one card lacks for one container (none is named if they stand on the card together)."""
+    """What one card lacks for one container (no name: for all containers of the pod together)."""
 
     container: str
     uuid: str
@@ -80,14 +91,20 @@ def refusal(code: Code, node: str, text: str, shortages: tuple[Shortage, ...] = 
     return Refusal(code=code, never=code.never, text=text, node=node, shortages=shortages)
 
 
-def refuse(state: NodeState, plan: plans.Plan, policy: searching.CardPolicy) -> Refusal | None:
+def over_total(excess: totals.Excess, node: str) -> Refusal:
+    """The refusal of a pod that fits on a node, and whose namespace may not have so much."""
+    code = Code.NAMESPACE_TOO_SMALL if excess.never else Code.NAMESPACE_FULL
+    return refusal(code, node, excess.text)
+
+
+def refuse(state: NodeState, plan: plans.Plan, policy: arrangement.CardPolicy) -> Refusal | None:
     """Why the pod does not fit on this node; None if it does."""
     if fitting.place(state, plan, policy) is not None:
         return None
     return explain(state, plan, policy)
 
 
-def explain(state: NodeState, plan: plans.Plan, policy: searching.CardPolicy) -> Refusal:
+def explain(state: NodeState, plan: plans.Plan, policy: arrangement.CardPolicy) -> Refusal:
     """Why the pod does not fit on a node on which it is known not to fit."""
     bare = state.emptied()
     if fitting.place(bare, plan, policy) is None:
@@ -95,7 +112,7 @@ def explain(state: NodeState, plan: plans.Plan, policy: searching.CardPolicy) ->
     else:
         reason, tried = _not_now(state, plan), state
     vague = reason.code in (Code.TOO_MUCH_TOGETHER, Code.ARRANGEMENT)
-    if vague and searching.gives_up(tried, plan, policy):
+    if vague and arrangement.gives_up(tried, plan, policy):
         text = f"no arrangement of the containers on node {state.node.name} was found in time"
         return refusal(Code.NOT_FOUND, state.node.name, text)
     return reason
@@ -121,8 +138,8 @@ def _never(bare: NodeState, plan: plans.Plan) -> Refusal:
     for container, part in zip(plan.pod.containers, plan.parts, strict=True):
         if part.accepts is not None and not any(part.accepts(r.card) for r in bare.rooms):
             return _not_accepted(bare, container)
-    for asking in _asking(plan):
-        reason = _too_large(bare, asking)
+    for requester in _requesters(plan):
+        reason = _too_large(bare, requester)
         if reason is not None:
             return reason
     text = f"the containers together ask for more than node {name} has on its cards"
@@ -134,10 +151,10 @@ def _not_accepted(bare: NodeState, container: demands.ContainerDemand) -> Refusa
     if any(plans.model_accepted(demand, room.card.model) for room in bare.rooms):
         text = f"{_who(container)} names cards that node {name} does not have"
         return refusal(Code.NO_SUCH_CARD, name, text)
-    wanted = " or ".join(map(_named, demand.models))
-    wanted = wanted or "any but " + ", ".join(map(_named, demand.not_models))
+    models = " or ".join(map(_named, demand.models))
+    models = models or "any but " + ", ".join(map(_named, demand.not_models))
     has = ", ".join(sorted({room.card.model or "unknown" for room in bare.rooms}))
-    text = f"{_who(container)} wants model {wanted}; node {name} has {has}"
+    text = f"{_who(container)} asks for model {models}; node {name} has {has}"
     return refusal(Code.NO_SUCH_MODEL, name, text)
 
 
@@ -148,24 +165,28 @@ def _named(pattern: str) -> str:
     return pattern if whole or not part else part
 
 
-def _too_large(bare: NodeState, asking: _Asking) -> Refusal | None:
-    name, who, part = bare.node.name, asking.who, asking.part
+def _too_large(bare: NodeState, requester: _Requester) -> Refusal | None:
+    name, who, part = bare.node.name, requester.who, requester.part
     accepted = [r for r in bare.rooms if part.accepts is None or part.accepts(r.card)]
-    wanted = part.cards or len(bare.rooms)
-    if wanted > len(accepted):
-        text = f"{who} asks for {wanted} cards; node {name} has {len(accepted)} that qualify"
+    count = part.cards or len(bare.rooms)
+    if count > len(accepted):
+        text = f"{who} asks for {count} cards; node {name} has {len(accepted)} that qualify"
         return refusal(Code.TOO_MANY_CARDS, name, text)
+    if not part.whole and count > sum(not room.card.whole_only for room in accepted):
+        text = f"{who} asks for a share of a card; how much memory the cards of node {name} have is"
+        text += " not known, so they are given whole or not at all"
+        return refusal(Code.MEMORY_UNKNOWN, name, text)
     big = [room for room in accepted if room.memory_mib >= part.memory_mib(room.memory_mib)]
-    if len(big) >= wanted:
+    if len(big) >= count:
         return None
     largest = max((r for r in accepted if r not in big), key=lambda room: room.memory_mib)
-    asked = part.memory_mib(largest.memory_mib)
-    short = _shortage(asking, largest, Code.MEMORY, asked, largest.memory_mib)
+    asked_mib = part.memory_mib(largest.memory_mib)
+    short = _shortage(requester, largest, Code.MEMORY, asked_mib, largest.memory_mib)
     those = "" if len(accepted) == len(bare.rooms) else " that qualifies"
     where = (
         f"only {len(big)} of {name} have" if big else f"the largest card of node {name}{those} has"
     )
-    text = f"{who} asks for {asked} MiB on {_cards(part)}; {where}"
+    text = f"{who} asks for {asked_mib} MiB on {_cards(part)}; {where}"
     text += f" {largest.memory_mib} MiB" if not big else " that much"
     return refusal(Code.CARD_TOO_SMALL, name, text, (short,))
 
@@ -177,45 +198,46 @@ def _not_now(state: NodeState, plan: plans.Plan) -> Refusal:
     if plan.pod.exclusive_node and state.grants:
         count = len(state.grants)
         text = (
-            f"the whole node is asked for; {count} {'pod is' if count == 1 else 'pods are'} there"
+            f"the whole node is asked for; {count} {'pod is' if count == 1 else 'pods are'} on it"
         )
         return refusal(Code.NODE_NOT_EMPTY, name, text)
     if not fitting.welcome(state, plan.pod):
         tags = ", ".join(sorted(tag for _, tag in plan.pod.apart_from if tag in state.tags))
         return refusal(
-            Code.NEIGHBOUR, name, f"node {name} has pods that it may not stand beside ({tags})"
+            Code.NEIGHBOUR, name, f"node {name} has pods that this pod may not run beside ({tags})"
         )
-    for asking in _asking(plan):
-        reason = _lacking(state, plan, asking)
+    for requester in _requesters(plan):
+        reason = _lacking(state, plan, requester)
         if reason is not None:
             return reason
     text = f"each container fits on node {name} by itself, but not all at the same time"
     return refusal(Code.ARRANGEMENT, name, text)
 
 
-def _lacking(state: NodeState, plan: plans.Plan, asking: _Asking) -> Refusal | None:
-    who, part = asking.who, asking.part
+def _lacking(state: NodeState, plan: plans.Plan, requester: _Requester) -> Refusal | None:
+    who, part = requester.who, requester.part
     fits = part.fitting(state.open_rooms, offline=plan.offline)
-    wanted = len(state.rooms) if part.cards == demands.ALL_CARDS else part.cards
-    if len(fits) >= wanted:
+    count = len(state.rooms) if part.cards == demands.ALL_CARDS else part.cards
+    if len(fits) >= count:
         return None
     happy = {room.position for room in fits}
     shortages = tuple(
-        _lack(asking, room, plan)
+        _lack(requester, room, plan)
         for room in state.rooms
         if room.position not in happy and (part.accepts is None or part.accepts(room.card))
     )
     nearest = max(shortages, key=lambda s: (_ORDER[s.code], -s.short))
-    if wanted > 1 and fits:
+    if count > 1 and fits:
         have = f"{len(fits)} of node {state.node.name} {'has' if len(fits) == 1 else 'have'} room"
-        text = f"{who} asks for {wanted} cards; {have}"
+        text = f"{who} asks for {count} cards; {have}"
         return refusal(Code.TOO_FEW_CARDS, state.node.name, text, shortages)
-    text = f"{who}: {_told(nearest)} on node {state.node.name}"
+    text = f"{who}: {_shortage_text(nearest)} on node {state.node.name}"
     return refusal(nearest.code, state.node.name, text, shortages)
 
 
 _TEXTS = {
-    Code.CARD_SICK: "card {s.index} is not healthy",
+    Code.CARD_UNHEALTHY: "card {s.index} is not healthy",
+    Code.CARD_CORDONED: "card {s.index} is cordoned",
     Code.CARD_TAKEN: "a pod has card {s.index} for itself",
     Code.CARD_NOT_EMPTY: "asks for a card of its own; card {s.index} is in use",
     Code.TENANTS: "card {s.index} takes no more tenants",
@@ -229,58 +251,62 @@ def no_memory(short: Shortage) -> bool:
     return short.code is Code.MEMORY and short.asked == 1
 
 
-def _told(short: Shortage) -> str:
+def _shortage_text(short: Shortage) -> str:
     if no_memory(short):
         return f"card {short.index} has no memory free"
     return _TEXTS[short.code].format(s=short)
 
 
-def _lack(asking: _Asking, room: Room, plan: plans.Plan) -> Shortage:
+def _lack(requester: _Requester, room: Room, plan: plans.Plan) -> Shortage:
     """The first thing this card lacks; health and exclusiveness come before amounts."""
-    part = asking.part
+    part = requester.part
     if not room.card.healthy:
-        return _shortage(asking, room, Code.CARD_SICK)
+        return _shortage(requester, room, Code.CARD_UNHEALTHY)
+    if room.cordoned:
+        return _shortage(requester, room, Code.CARD_CORDONED)
     if not room.open:
-        return _shortage(asking, room, Code.CARD_TAKEN)
+        return _shortage(requester, room, Code.CARD_TAKEN)
     if part.whole:
-        return _shortage(asking, room, Code.CARD_NOT_EMPTY)
+        return _shortage(requester, room, Code.CARD_NOT_EMPTY)
     need_mib = part.room_mib(room.memory_mib)
     if room.free_mib < need_mib:
-        return _shortage(asking, room, Code.MEMORY, need_mib, room.free_mib)
+        return _shortage(requester, room, Code.MEMORY, need_mib, room.free_mib)
     free_compute = room.free_offline if plan.offline else room.free_compute
     if part.compute_percent and free_compute < part.compute_percent:
-        return _shortage(asking, room, Code.COMPUTE, part.compute_percent, free_compute)
+        return _shortage(requester, room, Code.COMPUTE, part.compute_percent, free_compute)
     limit = part.most_tenants - room.tenants if part.most_tenants else room.free_tenants
-    return _shortage(asking, room, Code.TENANTS, part.tenants, min(limit, room.free_tenants))
+    return _shortage(requester, room, Code.TENANTS, part.tenants, min(limit, room.free_tenants))
 
 
-def _shortage(asking: _Asking, room: Room, code: Code, asked: int = 0, free: int = 0) -> Shortage:
+def _shortage(
+    requester: _Requester, room: Room, code: Code, needed: int = 0, free: int = 0
+) -> Shortage:
     return Shortage(
-        container=asking.container,
+        container=requester.container,
         uuid=room.card.uuid,
         index=room.card.index,
         code=code,
-        asked=asked,
+        asked=needed,
         free=free,
-        short=asked - free,
+        short=needed - free,
     )
 
 
-class _Asking(msgspec.Struct, frozen=True):
-    """Who asks: a container, or a pod as one where its containers share their cards."""
+class _Requester(msgspec.Struct, frozen=True):
+    """What asks for cards: a container, or a pod as a whole if its containers share cards."""
 
     container: str
     who: str
     part: plans.Part
 
 
-def _asking(plan: plans.Plan) -> list[_Asking]:
+def _requesters(plan: plans.Plan) -> list[_Requester]:
     containers = plan.pod.containers
     if plan.bundle is not None and len(containers) > 1:
         who = f"the pod ({len(containers)} containers on the same cards)"
-        return [_Asking("", who, plan.bundle)]
+        return [_Requester("", who, plan.bundle)]
     parts = zip(containers, plan.parts, strict=True)
-    return [_Asking(container.name, _who(container), part) for container, part in parts]
+    return [_Requester(container.name, _who(container), part) for container, part in parts]
 
 
 def _who(container: demands.ContainerDemand) -> str:

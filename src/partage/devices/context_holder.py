@@ -1,7 +1,7 @@
 """A program that makes one CUDA context on the first card it sees, says so, and waits.
 
 Run as a file of its own, with nothing of Partage around it: what it costs on the card is what a
-context costs (:mod:`partage.devices.measuring`). It ends when its standard input does.
+context costs (:mod:`partage.devices.context_measurement`). It ends when its standard input does.
 """
 
 import ctypes

@@ -1,15 +1,16 @@
-"""Watching the health of cards: a thread that waits for NVML and tells who is sick, and why.
+"""The health of cards: a thread that waits for NVML and tells which are unhealthy, and why.
 
-The thread only carries: events and looks come from :mod:`partage.devices.listening`, and what they
-mean is decided by :mod:`partage.devices.judging`. It is a thread since NVML's wait blocks, and one
-of its own since a driver in trouble may keep a call for long.
+The thread itself decides nothing: events and looks come from
+:mod:`partage.devices.nvml_events`, and :mod:`partage.devices.health_rules` decides what they mean.
+It is a thread because NVML's wait blocks, and one of its own because a broken driver may hold a
+call for long.
 
 NVML itself may fail: the driver is unloaded, updated, or not there yet. Then all cards that were
-ever seen are sick, with that as the reason, and it is opened again at every look. A Watcher can be
-started before there is a driver.
+ever seen are unhealthy, with that as the reason, and it is opened again at every look. A Watcher
+can be started before there is a driver.
 
-A context on a sick card is tried by a thread for each card: a program that hangs in a broken driver
-cannot be killed, and must not take the watch with it.
+A context on an unhealthy card is tried by a thread for each card: a program that hangs in a broken
+driver cannot be killed, and must not take the watch with it.
 """
 
 from __future__ import annotations
@@ -22,27 +23,27 @@ from types import TracebackType
 import msgspec
 
 from partage.core import errors
-from partage.devices import judging, listening, measuring
+from partage.devices import context_measurement, health_rules, nvml_events
 
 _NONE: Mapping[str, str] = {}
 _PATIENCE_S = 5.0
-_SLICE_S = 0.5  # of waiting, after which somebody may want us to stop
+_SLICE_S = 0.5  # of waiting, after which the watch checks whether it has to stop
 
 
-class Sick(msgspec.Struct, frozen=True):
-    """A card that is not well, and why in short words."""
+class Unhealthy(msgspec.Struct, frozen=True):
+    """An unhealthy card, and why in few words."""
 
     uuid: str
     reason: str
 
 
 class Watcher:
-    """Calls ``changed`` with all sick cards and their reasons whenever those change.
+    """Calls ``changed`` with all unhealthy cards and their reasons whenever those change.
 
-    The first call comes with the first change: as long as all are well there is none. ``probe``
+    The first call comes with the first change: as long as all are healthy there is none. ``probe``
     says whether a context can be made on a card. ``ignored`` are Xids beyond those of applications
-    that make no card sick. ``before`` are the cards that an earlier watch left sick, and why: an
-    Xid is told once, and a card is not well because somebody started a program again.
+    that make no card unhealthy. ``before`` are the cards that an earlier watch left unhealthy, and
+    why: an Xid is told once, and a card does not become healthy because the watch starts again.
     """
 
     def __init__(
@@ -50,23 +51,23 @@ class Watcher:
         changed: Callable[[Mapping[str, str]], None],
         *,
         every_s: float = 5.0,
-        patience: judging.Patience | None = None,
+        patience: health_rules.Patience | None = None,
         ignored: Collection[int] = (),
         before: Mapping[str, str] = _NONE,
-        probe: Callable[[str], bool] = measuring.can_make_context,
+        probe: Callable[[str], bool] = context_measurement.can_make_context,
     ) -> None:
         self._changed = changed
         self._every_s = every_s
-        self._patience = patience or judging.Patience()
+        self._patience = patience or health_rules.Patience()
         self._ignored = frozenset(ignored)
         self._probes = _Probes(probe)
         self._verdicts = {
-            uuid: judging.struck(judging.Verdict(), reason, time.monotonic())
+            uuid: health_rules.struck(health_rules.Verdict(), reason, time.monotonic())
             for uuid, reason in before.items()
         }
         self._told: dict[str, str] = {}
         self._looked_s = time.monotonic()
-        self._listener: listening.Listener | None = None
+        self._listener: nvml_events.Listener | None = None
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="card-health", daemon=True)
 
@@ -96,9 +97,9 @@ class Watcher:
         return time.monotonic() - self._looked_s
 
     @property
-    def sick(self) -> tuple[Sick, ...]:
-        """The cards that are sick now, as they were last told."""
-        return tuple(Sick(uuid, reason) for uuid, reason in sorted(self._told.items()))
+    def unhealthy(self) -> tuple[Unhealthy, ...]:
+        """The cards that are unhealthy now, as they were last told."""
+        return tuple(Unhealthy(uuid, reason) for uuid, reason in sorted(self._told.items()))
 
     def _watch(self) -> None:
         due_s = time.monotonic()
@@ -114,24 +115,24 @@ class Watcher:
     def _look(self) -> None:
         now_s = time.monotonic()
         for uuid, look in self._looks().items():
-            verdict = self._verdicts.get(uuid, judging.Verdict())
+            verdict = self._verdicts.get(uuid, health_rules.Verdict())
             seen = msgspec.structs.replace(look, context=self._probes.answer(uuid))
-            verdict = judging.looked(verdict, seen, now_s, self._patience)
-            if judging.wants_context(verdict, seen, now_s, self._patience):
+            verdict = health_rules.looked(verdict, seen, now_s, self._patience)
+            if health_rules.wants_context(verdict, seen, now_s, self._patience):
                 self._probes.begin(uuid)
             self._verdicts[uuid] = verdict
         self._looked_s = time.monotonic()
 
-    def _looks(self) -> dict[str, judging.Look]:
-        """At all cards. NVML is opened anew if it failed, or if a card is gone: see listening."""
+    def _looks(self) -> dict[str, health_rules.Look]:
+        """At all cards. NVML is reopened if it failed, or if a card is gone: see nvml_events."""
         if any(verdict.lost for verdict in self._verdicts.values()):
             self._close()
         try:
-            self._listener = self._listener or listening.Listener()
+            self._listener = self._listener or nvml_events.Listener()
             return self._listener.looks(self._verdicts)
         except errors.DeviceError as error:
             self._close()
-            return dict.fromkeys(self._verdicts, judging.Look(problem=error.what))
+            return dict.fromkeys(self._verdicts, health_rules.Look(problem=error.what))
 
     def _hear(self, timeout_s: float) -> None:
         if self._listener is None or not self._listener.hears:
@@ -145,22 +146,26 @@ class Watcher:
         if event is not None:
             self._strike(event)
 
-    def _strike(self, event: listening.Event) -> None:
+    def _strike(self, event: nvml_events.Event) -> None:
         ignored = self._ignored
-        reason = judging.MEMORY if event.xid is None else judging.xid_reason(event.xid, ignored)
+        reason = (
+            health_rules.MEMORY
+            if event.xid is None
+            else health_rules.xid_reason(event.xid, ignored)
+        )
         if not reason:
             return
         now_s = time.monotonic()
         for uuid in self._verdicts if event.uuid is None else (event.uuid,):
-            verdict = self._verdicts.get(uuid, judging.Verdict())
-            self._verdicts[uuid] = judging.struck(verdict, reason, now_s)
+            verdict = self._verdicts.get(uuid, health_rules.Verdict())
+            self._verdicts[uuid] = health_rules.struck(verdict, reason, now_s)
 
     def _tell(self) -> None:
         verdicts = self._verdicts.items()
-        sick = {uuid: verdict.reason for uuid, verdict in verdicts if verdict.reason}
-        if sick != self._told and not self._stopped.is_set():
-            self._told = sick
-            self._changed(dict(sick))
+        unhealthy = {uuid: verdict.reason for uuid, verdict in verdicts if verdict.reason}
+        if unhealthy != self._told and not self._stopped.is_set():
+            self._told = unhealthy
+            self._changed(dict(unhealthy))
 
     def _close(self) -> None:
         if self._listener is not None:

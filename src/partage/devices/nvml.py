@@ -1,7 +1,7 @@
-"""The door to NVML, the driver's own account of its cards.
+"""NVML, the driver's own account of its cards.
 
 One card that cannot be asked at all is a Device with a problem, and a Reading without numbers,
-beside the others. How missing data and errors are told: :mod:`partage.devices.asking`.
+beside the others. How missing data and errors are told: :mod:`partage.devices.nvml_calls`.
 
 The memory limits of R615 are called by their C interface, on the library that ``pynvml`` loaded:
 it knows them only since that release.
@@ -21,7 +21,7 @@ import pynvml
 
 from partage.core import cards, errors
 from partage.core.quantities import MIB
-from partage.devices import asking, linking
+from partage.devices import card_links, nvml_calls
 
 _PCI = Path("/sys/bus/pci/devices")
 _SET, _GET = "nvmlDeviceSetMemoryLimits_v1", "nvmlDeviceGetMemoryLimits_v1"
@@ -117,7 +117,7 @@ class Nvml:
         self._pci = pci
 
     def __enter__(self) -> Nvml:
-        asking.asked("NVML", pynvml.nvmlInit)
+        nvml_calls.required("NVML", pynvml.nvmlInit)
         return self
 
     def __exit__(
@@ -131,15 +131,15 @@ class Nvml:
 
     def driver_version(self) -> str:
         """Such as ``615.71.05``."""
-        return str(asking.asked("the driver", pynvml.nvmlSystemGetDriverVersion))
+        return str(nvml_calls.required("the driver", pynvml.nvmlSystemGetDriverVersion))
 
     def devices(self) -> tuple[Device, ...]:
-        """All cards in index order, the sick ones too."""
-        found = tuple(self._device(index) for index in range(_count()))
-        links = linking.links([device.uuid for device in found if device.uuid is not None])
+        """All cards in index order, the unhealthy ones too."""
+        devices = tuple(self._device(index) for index in range(_count()))
+        links = card_links.links([device.uuid for device in devices if device.uuid is not None])
         return tuple(
             msgspec.structs.replace(device, links=links.get(device.uuid or "", ()))
-            for device in found
+            for device in devices
         )
 
     def readings(self) -> tuple[Reading, ...]:
@@ -147,15 +147,17 @@ class Nvml:
         return tuple(_reading(index) for index in range(_count()))
 
     def processes(self, uuid: str) -> tuple[Process, ...]:
-        """Who is on a card, whatever for: compute, graphics, or as a client of MPS."""
+        """The processes on a card: compute, graphics, and clients of MPS."""
         handle = self._handle(uuid)
         answers = [_running(kind, handle) for kind in ("Compute", "Graphics", "MPSCompute")]
         if all(answer is None for answer in answers):  # ask once more, for the reason
-            asking.asked(f"card {uuid}", pynvml.nvmlDeviceGetComputeRunningProcesses_v2, handle)
+            nvml_calls.required(
+                f"card {uuid}", pynvml.nvmlDeviceGetComputeRunningProcesses_v2, handle
+            )
         return _merged(process for answer in answers for process in answer or ())
 
     def occupancy(self, uuid: str) -> Occupancy:
-        """What is in use on a card, and by whom.
+        """What is in use on a card, and by which processes.
 
         Both numbers before and after: what came or went meanwhile does not look as if processes
         held more than there is.
@@ -164,25 +166,21 @@ class Nvml:
         before = _used_bytes(handle)
         processes = self.processes(uuid)
         after = _used_bytes(handle)
-        known = [used for used in (before, after) if used is not None]
-        return Occupancy(uuid, max(known, default=None), processes)
-
-    def has_memory_limits(self) -> bool:
-        """Whether this driver's library can limit the memory of a cgroup."""
-        return hasattr(pynvml.nvmlLib, _SET) and hasattr(pynvml.nvmlLib, _GET)
+        amounts = [used for used in (before, after) if used is not None]
+        return Occupancy(uuid, max(amounts, default=None), processes)
 
     def set_memory_limits(
         self, uuid: str, cgroup: str, *, soft_bytes: int, hard_bytes: int
     ) -> None:
         """Limit what a cgroup uses of a card; needs root."""
-        wanted = _SetLimits(cgroup.encode(), soft_bytes, hard_bytes)
-        self._limits(_SET, uuid, wanted)
+        limits = _SetLimits(cgroup.encode(), soft_bytes, hard_bytes)
+        self._limits(_SET, uuid, limits)
 
     def memory_limits(self, uuid: str, cgroup: str) -> MemoryLimits:
         """What a cgroup may use of a card, and does."""
-        found = _GetLimits(cgroup.encode())
-        self._limits(_GET, uuid, found)
-        return MemoryLimits(found.soft, found.hard, found.used)
+        limits = _GetLimits(cgroup.encode())
+        self._limits(_GET, uuid, limits)
+        return MemoryLimits(limits.soft, limits.hard, limits.used)
 
     def _limits(self, name: str, uuid: str, limits: _SetLimits | _GetLimits) -> None:
         try:
@@ -195,35 +193,37 @@ class Nvml:
             ) from None
         code = function(self._handle(uuid), ctypes.byref(limits))
         if code != pynvml.NVML_SUCCESS:
-            raise asking.explained(f"card {uuid}", pynvml.NVMLError(code))
+            raise nvml_calls.explained(f"card {uuid}", pynvml.NVMLError(code))
 
     def _handle(self, uuid: str) -> Any:
-        return asking.asked(f"card {uuid}", pynvml.nvmlDeviceGetHandleByUUID, uuid)
+        return nvml_calls.required(f"card {uuid}", pynvml.nvmlDeviceGetHandleByUUID, uuid)
 
     def _device(self, index: int) -> Device:
         try:
-            handle = asking.asked(f"card {index}", pynvml.nvmlDeviceGetHandleByIndex, index)
+            handle = nvml_calls.required(f"card {index}", pynvml.nvmlDeviceGetHandleByIndex, index)
         except errors.DeviceError as error:
             return Device(index=index, problem=str(error))
-        memory = asking.told(pynvml.nvmlDeviceGetMemoryInfo, handle)
-        pci = asking.told(pynvml.nvmlDeviceGetPciInfo, handle)
-        mig = asking.told(pynvml.nvmlDeviceGetMigMode, handle)
-        uuid = asking.told(pynvml.nvmlDeviceGetUUID, handle)
-        bus = asking.text(pci.busId).lower() if pci else None
+        memory = nvml_calls.optional(pynvml.nvmlDeviceGetMemoryInfo, handle)
+        pci = nvml_calls.optional(pynvml.nvmlDeviceGetPciInfo, handle)
+        mig = nvml_calls.optional(pynvml.nvmlDeviceGetMigMode, handle)
+        uuid = nvml_calls.optional(pynvml.nvmlDeviceGetUUID, handle)
+        bus = nvml_calls.text(pci.busId).lower() if pci else None
         return Device(
             index=index,
             uuid=uuid,
-            minor=asking.told(pynvml.nvmlDeviceGetMinorNumber, handle),
-            model=asking.told(pynvml.nvmlDeviceGetName, handle),
+            minor=nvml_calls.optional(pynvml.nvmlDeviceGetMinorNumber, handle),
+            model=nvml_calls.optional(pynvml.nvmlDeviceGetName, handle),
             memory_mib=memory.total // MIB if memory else None,
             used_mib=memory.used // MIB if memory else None,
             utilization_percent=_utilization_percent(handle),
             temperature_c=_temperature_c(handle),
             bus=bus,
             numa=self._numa(bus),
-            compute_capability=asking.told(pynvml.nvmlDeviceGetCudaComputeCapability, handle),
+            compute_capability=nvml_calls.optional(
+                pynvml.nvmlDeviceGetCudaComputeCapability, handle
+            ),
             mig=mig[0] == pynvml.NVML_DEVICE_MIG_ENABLE if mig else None,
-            problem="" if uuid and memory else "the driver does not tell its uuid and its memory",
+            problem="" if uuid and memory else "the driver does not tell its uuid or its memory",
         )
 
     def _numa(self, bus: str | None) -> int | None:
@@ -238,57 +238,59 @@ class Nvml:
 
 
 def _count() -> int:
-    return int(asking.asked("the driver", pynvml.nvmlDeviceGetCount))
+    return int(nvml_calls.required("the driver", pynvml.nvmlDeviceGetCount))
 
 
 def _used_bytes(handle: Any) -> int | None:
     """Drivers before R510 have one form only, and what they keep for themselves is in it."""
-    memory = asking.told(pynvml.nvmlDeviceGetMemoryInfo, handle, pynvml.nvmlMemory_v2)
+    memory = nvml_calls.optional(pynvml.nvmlDeviceGetMemoryInfo, handle, pynvml.nvmlMemory_v2)
     if memory is None:
-        memory = asking.told(pynvml.nvmlDeviceGetMemoryInfo, handle)
+        memory = nvml_calls.optional(pynvml.nvmlDeviceGetMemoryInfo, handle)
     return None if memory is None else int(memory.used)
 
 
 def _utilization_percent(handle: Any) -> int | None:
-    rates = asking.told(pynvml.nvmlDeviceGetUtilizationRates, handle)
+    rates = nvml_calls.optional(pynvml.nvmlDeviceGetUtilizationRates, handle)
     return int(rates.gpu) if rates else None
 
 
 def _temperature_c(handle: Any) -> int | None:
-    told: int | None = asking.told(
+    temperature_c: int | None = nvml_calls.optional(
         pynvml.nvmlDeviceGetTemperature, handle, pynvml.NVML_TEMPERATURE_GPU
     )
-    return told
+    return temperature_c
 
 
 def _reading(index: int) -> Reading:
-    handle = asking.told(pynvml.nvmlDeviceGetHandleByIndex, index)
+    handle = nvml_calls.optional(pynvml.nvmlDeviceGetHandleByIndex, index)
     if handle is None:
         return Reading(index=index)
-    memory = asking.told(pynvml.nvmlDeviceGetMemoryInfo, handle)
+    memory = nvml_calls.optional(pynvml.nvmlDeviceGetMemoryInfo, handle)
     return Reading(
         index=index,
-        uuid=asking.told(pynvml.nvmlDeviceGetUUID, handle),
+        uuid=nvml_calls.optional(pynvml.nvmlDeviceGetUUID, handle),
         used_bytes=memory.used if memory else None,
         utilization_percent=_utilization_percent(handle),
         temperature_c=_temperature_c(handle),
-        power_mw=asking.told(pynvml.nvmlDeviceGetPowerUsage, handle),
-        corrected_errors=asking.ecc_errors(handle, pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED),
-        uncorrected_errors=asking.ecc_errors(handle, pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED),
+        power_mw=nvml_calls.optional(pynvml.nvmlDeviceGetPowerUsage, handle),
+        corrected_errors=nvml_calls.ecc_errors(handle, pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED),
+        uncorrected_errors=nvml_calls.ecc_errors(handle, pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED),
     )
 
 
 def _running(kind: str, handle: object) -> Any:
     """Processes of a kind; drivers before R510 know the older form only."""
     name = f"nvmlDeviceGet{kind}RunningProcesses"
-    newer = asking.told(getattr(pynvml, f"{name}_v3"), handle)
-    return newer if newer is not None else asking.told(getattr(pynvml, f"{name}_v2"), handle)
+    newer = nvml_calls.optional(getattr(pynvml, f"{name}_v3"), handle)
+    return (
+        newer if newer is not None else nvml_calls.optional(getattr(pynvml, f"{name}_v2"), handle)
+    )
 
 
 def _merged(processes: Iterable[Any]) -> tuple[Process, ...]:
     """A process that does several things on a card is there once, with all its memory."""
-    found: dict[int, int | None] = {}
+    used_bytes: dict[int, int | None] = {}
     for process in processes:
-        used, before = process.usedGpuMemory, found.get(process.pid)
-        found[process.pid] = before if used is None else max(used, before or 0)
-    return tuple(Process(pid, used) for pid, used in sorted(found.items()))
+        used, before = process.usedGpuMemory, used_bytes.get(process.pid)
+        used_bytes[process.pid] = before if used is None else max(used, before or 0)
+    return tuple(Process(pid, used) for pid, used in sorted(used_bytes.items()))

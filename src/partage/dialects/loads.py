@@ -13,7 +13,7 @@ from collections.abc import Mapping
 import msgspec
 
 from partage.core import errors, quantities
-from partage.dialects import pods, reading
+from partage.dialects import pods, rules
 
 _MILLI = 1000
 
@@ -49,11 +49,11 @@ def of(pod: pods.Pod) -> Load:
 def amounts(resources: Mapping[str, pods.Amount]) -> Load:
     """The CPU and memory among some resources."""
     cpu, memory = resources.get("cpu", 0), resources.get("memory", 0)
-    return _read(reading.as_text(cpu), reading.as_text(memory))
+    return _read(rules.as_text(cpu), rules.as_text(memory))
 
 
-def _larger(one: Load, other: Load) -> Load:
-    return Load(max(one.cpu_milli, other.cpu_milli), max(one.main_mib, other.main_mib))
+def _larger(load: Load, other: Load) -> Load:
+    return Load(max(load.cpu_milli, other.cpu_milli), max(load.main_mib, other.main_mib))
 
 
 def _load(resources: pods.Resources) -> Load:
@@ -70,7 +70,7 @@ def _milli(text: str) -> int:
     try:
         return -int(-quantities.parse(text) * _MILLI // 1)
     except errors.QuantityError:
-        return 0  # the API server took it, so it is no request for CPU that anybody could serve
+        return 0  # the API server took it, so it is not a request that a node can serve
 
 
 def _mib(text: str) -> int:

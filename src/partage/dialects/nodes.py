@@ -2,7 +2,8 @@
 
 Best is the annotation that the node's agent writes: every card with its uuid. Without it a node is
 read the way the family's own system reads it: an amount of memory and a number of cards in its
-capacity, or another agent's annotation. Cards that nobody named get a uuid made of their index,
+capacity, or another agent's annotation. A number alone means cards that are given whole or not at
+all. Cards that nobody named get a uuid made of their index,
 and :func:`rebased` moves grants between such names and real ones, so that installing an agent (or
 taking it away) under running pods loses none of them.
 """
@@ -14,14 +15,14 @@ from collections.abc import Collection, Iterable, Mapping
 import msgspec
 
 from partage.core import cards, errors, grants, quantities
-from partage.dialects import pods, reading
+from partage.dialects import pods, rules
 
 CARDS = "partage.dev/cards"
 VERSION = 1
 MOST_TEXT = 1 << 18  # characters; Kubernetes takes no more for all annotations of an object
 
 MOST_CARDS = 256  # of a node: sixteen machines' worth, or each of them cut into sixteen
-MOST_INDEX = reading.MOST_CARDS
+MOST_INDEX = rules.MOST_CARDS
 MOST_MIB = 1 << 32
 
 _UNNAMED = "index-"  # no uuid of a driver begins so
@@ -120,10 +121,10 @@ class Unreadable(Exception):
         super().__init__(f"{field}: {problem}")
 
 
-def encode(found: Iterable[cards.Card], driver: str = "") -> str:
+def encode(node_cards: Iterable[cards.Card], driver: str = "") -> str:
     """The text of the annotation for some cards."""
-    told = Published(version=VERSION, cards=tuple(found), driver=driver)
-    return msgspec.json.encode(told).decode()
+    record = Published(version=VERSION, cards=tuple(node_cards), driver=driver)
+    return msgspec.json.encode(record).decode()
 
 
 def published(node: Node) -> tuple[cards.Card, ...] | None:
@@ -131,47 +132,59 @@ def published(node: Node) -> tuple[cards.Card, ...] | None:
     text = node.metadata.annotations.get(CARDS)
     if text is None:
         return None
-    found = decoded(CARDS, text, Published)
-    if found.version != VERSION:
-        problem = f"its version is {found.version}, and {VERSION} is known here"
-        raise Unreadable(reading.annotation_field(CARDS), problem)
-    return bounded(CARDS, found.cards)
+    record = decoded(CARDS, text, Published)
+    if record.version != VERSION:
+        problem = f"its version is {record.version}, but only version {VERSION} is supported"
+        raise Unreadable(rules.annotation_field(CARDS), problem)
+    return bounded(CARDS, record.cards)
 
 
-def decoded(annotation: str, text: str, form: type[reading.Decoded]) -> reading.Decoded:
+def decoded(annotation: str, text: str, form: type[rules.Decoded]) -> rules.Decoded:
     """The JSON of a node's annotation; raises Unreadable, whatever is wrong with it."""
-    field = reading.annotation_field(annotation)
+    field = rules.annotation_field(annotation)
     if len(text) > MOST_TEXT:
-        raise Unreadable(field, f"its {len(text)} characters are too many")
+        raise Unreadable(field, f"it is too long ({len(text)} characters)")
     try:
         return msgspec.json.decode(text, type=form)
     except (msgspec.MsgspecError, ValueError) as error:
-        raise Unreadable(field, f"not the JSON it should be: {str(error)[:120]}") from None
+        raise Unreadable(field, f"it is not the expected JSON: {str(error)[:120]}") from None
     except RecursionError:
-        raise Unreadable(field, "JSON that is nested too deeply") from None
+        raise Unreadable(field, "its JSON is nested too deeply") from None
 
 
-def bounded(annotation: str, found: Iterable[cards.Card]) -> tuple[cards.Card, ...]:
+def bounded(annotation: str, named: Iterable[cards.Card]) -> tuple[cards.Card, ...]:
     """The cards that an annotation names, if they are as many and as large as cards can be."""
-    field = reading.annotation_field(annotation)
+    field = rules.annotation_field(annotation)
     try:
-        there = tuple(found)
+        node_cards = tuple(named)
     except ValueError as error:
         raise Unreadable(field, str(error)[:120]) from None
-    if len(there) > MOST_CARDS:
-        raise Unreadable(field, f"{len(there)} cards are too many")
-    for card in there:
+    if len(node_cards) > MOST_CARDS:
+        raise Unreadable(field, f"{len(node_cards)} cards are too many")
+    for card in node_cards:
         if max(card.memory_mib, card.foreign_memory_mib) > MOST_MIB or card.index >= MOST_INDEX:
-            raise Unreadable(field, f"card {reading.shown(card.uuid)}: a number out of proportion")
-    return there
+            raise Unreadable(field, f"card {rules.shown(card.uuid)}: a number is too large")
+    return node_cards
 
 
 def counted(count: int, memory_mib: int, model: str = "") -> tuple[cards.Card, ...]:
     """So many equal cards that nobody named; none if the numbers do not make sense."""
-    if not 0 < count <= reading.MOST_CARDS or memory_mib <= 0:
+    if not 0 < count <= rules.MOST_CARDS or memory_mib <= 0:
         return ()
     return tuple(
         cards.Card(uuid=f"{_UNNAMED}{index}", index=index, memory_mib=memory_mib, model=model)
+        for index in range(count)
+    )
+
+
+def whole_only(count: int, model: str = "") -> tuple[cards.Card, ...]:
+    """So many cards of which nobody says more; none if the number does not make sense."""
+    if not 0 < count <= rules.MOST_CARDS:
+        return ()
+    return tuple(
+        cards.Card(
+            uuid=f"{_UNNAMED}{index}", index=index, memory_mib=0, model=model, whole_only=True
+        )
         for index in range(count)
     )
 
@@ -191,29 +204,36 @@ def unit_mib(units_per_card: int) -> int:
     return 1 if units_per_card > _LARGEST_GIB else 1024
 
 
-def judged(found: tuple[cards.Card, ...], sick: Collection[int]) -> tuple[cards.Card, ...]:
+def judged(
+    node_cards: tuple[cards.Card, ...], unhealthy: Collection[int]
+) -> tuple[cards.Card, ...]:
     """The cards, those with these indexes not healthy."""
     replace = msgspec.structs.replace
-    return tuple(replace(c, healthy=False) if c.index in sick else c for c in found)
+    return tuple(replace(c, healthy=False) if c.index in unhealthy else c for c in node_cards)
 
 
 def rebased(grant: grants.Grant, node: cards.Node) -> grants.Grant:
     """The grant with the names that the node's cards have now.
 
     A share of an unnamed card is a share of the card with its index; and on a node whose cards are
-    unnamed, indexes are all there is.
+    unnamed, indexes are all there is. Who has a whole card has its memory, once that is known.
     """
-    names = {card.index: card.uuid for card in node.cards}
+    by_index = {card.index: card for card in node.cards}
     shares = [share for container in grant.containers for share in container.shares]
     if not (any(map(unnamed, node.cards)) or any(map(unnamed, shares))):
         return grant
     replace = msgspec.structs.replace
 
     def renamed(share: grants.Share) -> grants.Share:
-        name = names.get(share.index)
-        if name is None or name.startswith(_UNNAMED) == unnamed(share):
+        card = by_index.get(share.index)
+        if card is None:
             return share
-        return replace(share, uuid=name)
+        uuid = share.uuid if unnamed(card) == unnamed(share) else card.uuid
+        unsized = share.exclusive and not share.memory_mib and uuid == card.uuid
+        memory_mib = card.memory_mib if unsized else share.memory_mib
+        if (uuid, memory_mib) == (share.uuid, share.memory_mib):
+            return share
+        return replace(share, uuid=uuid, memory_mib=memory_mib)
 
     return replace(
         grant,

@@ -2,7 +2,7 @@
 
 The structs decode straight from the API server's JSON (or from a manifest) and leave out all else,
 so a pod costs what its requests cost. Amounts stay as they were written, text or number: what they
-mean depends on the resource, and a refusal should quote the user, not our reading of him.
+mean depends on the resource, and a refusal should quote what the user wrote, not our reading of it.
 """
 
 from __future__ import annotations
@@ -32,6 +32,15 @@ class Container(msgspec.Struct, frozen=True, rename="camel"):
     restart_policy: str = ""
 
 
+class Owner(msgspec.Struct, frozen=True):
+    """What the pod belongs to; a ``controller`` makes another one when it is gone."""
+
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool = False
+
+
 class Metadata(msgspec.Struct, frozen=True, rename="camel"):
     """Who the pod is, and what was written on it."""
 
@@ -42,6 +51,7 @@ class Metadata(msgspec.Struct, frozen=True, rename="camel"):
     labels: Mapping[str, str] = {}
     deletion_timestamp: str | None = None
     resource_version: str = ""
+    owner_references: tuple[Owner, ...] = ()
 
     @property
     def version(self) -> int:
@@ -99,7 +109,7 @@ class Pod(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def ended(pod: Pod) -> bool:
-    """Whether nothing of the pod runs any more, nor will.
+    """Whether nothing of the pod runs any more, or ever will again.
 
     That deletion was asked for is not enough: containers run on through their grace period, with
     all the memory they have.
@@ -112,8 +122,13 @@ def ended(pod: Pod) -> bool:
     if pod.status.phase in ("Succeeded", "Failed"):
         return True
     stopped = (s.state.terminated is not None for s in pod.status.container_statuses)
-    told = bool(pod.status.container_statuses)
-    return pod.metadata.deletion_timestamp is not None and told and all(stopped)
+    has_statuses = bool(pod.status.container_statuses)
+    return pod.metadata.deletion_timestamp is not None and has_statuses and all(stopped)
+
+
+def controller(pod: Pod) -> Owner | None:
+    """What made the pod, and would make another; None if nobody would."""
+    return next((owner for owner in pod.metadata.owner_references if owner.controller), None)
 
 
 class Spot(msgspec.Struct, frozen=True):
@@ -144,5 +159,5 @@ def resources(pod: Pod) -> set[str]:
 
 
 def app_positions(pod: Pod) -> dict[str, int]:
-    """The place of each app container in ``spec.containers``, by name."""
+    """The position of each app container in ``spec.containers``, by name."""
     return {container.name: i for i, container in enumerate(pod.spec.containers)}

@@ -3,7 +3,7 @@
 Annotations are written by programs but editable by anybody who may edit the pod, so nothing in them
 is trusted: texts are bounded before they are looked at, numbers before they are used, and every
 record must agree with what the pod asks for and with the cards of its node. What does not agree is
-:class:`Unreadable`; the registry turns it into a Damage, which is counted and shown.
+:class:`Unreadable`; ``bound_pods`` turns it into a Damage, which is counted and shown.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from partage.core import cards, demands, grants, plans
-from partage.dialects import base, pods, reading
+from partage.core import cards, demands, grants
+from partage.core.placement import plans
+from partage.dialects import contract, pods, rules
 
 MOST_TEXT = 1 << 18  # characters; Kubernetes takes no more for all annotations of an object
-MOST_CARDS = reading.MOST_CARDS
+MOST_CARDS = rules.MOST_CARDS
 _LONGEST_NUMBER = 18  # digits; what follows fits into 64 bits
 
 
@@ -25,51 +26,53 @@ class Unreadable(Exception):
 
     def __init__(self, annotation: str, problem: str, *, instead: str = "") -> None:
         self.damage = grants.Damage(
-            field=reading.annotation_field(annotation),
+            field=rules.annotation_field(annotation),
             problem=problem,
-            instead=instead or "delete the pod to place it anew",
+            instead=instead or "delete the pod so that it is placed again",
         )
         super().__init__(str(self.damage))
 
 
 def text(pod: pods.Pod, annotation: str) -> str:
     """The annotation's text, bounded; it must be there."""
-    found = pod.metadata.annotations.get(annotation)
-    if found is None:
-        raise Unreadable(annotation, "the annotation is missing beside others of its family")
-    if len(found) > MOST_TEXT:
-        raise Unreadable(annotation, f"its {len(found)} characters are too many")
-    return found
+    written = pod.metadata.annotations.get(annotation)
+    if written is None:
+        raise Unreadable(
+            annotation, "the annotation is missing, but others of its family are present"
+        )
+    if len(written) > MOST_TEXT:
+        raise Unreadable(annotation, f"it is too long ({len(written)} characters)")
+    return written
 
 
 def number(annotation: str, written: str) -> int:
     """A plain decimal number, as these systems write it."""
     if not (written.isascii() and written.isdigit() and len(written) <= _LONGEST_NUMBER):
-        raise Unreadable(annotation, f"{reading.shown(written)} is not a plain number")
+        raise Unreadable(annotation, f"{rules.shown(written)} is not a plain number")
     return int(written)
 
 
-def decoded(annotation: str, written: str, form: type[reading.Decoded]) -> reading.Decoded:
+def decoded(annotation: str, written: str, form: type[rules.Decoded]) -> rules.Decoded:
     """JSON of a known form; depth is bounded by the decoder, length by :func:`text`."""
     try:
         return msgspec.json.decode(written, type=form)
     except (msgspec.MsgspecError, ValueError) as error:
-        raise Unreadable(annotation, f"not the JSON it should be: {str(error)[:120]}") from None
+        raise Unreadable(annotation, f"it is not the expected JSON: {str(error)[:120]}") from None
     except RecursionError:
-        raise Unreadable(annotation, "JSON that is nested too deeply") from None
+        raise Unreadable(annotation, "its JSON is nested too deeply") from None
 
 
 def cards_at(annotation: str, node: cards.Node, indexes: Iterable[str]) -> tuple[cards.Card, ...]:
     """The node's cards with these indexes, each once."""
     by_index = {card.index: card for card in node.cards}
-    found: dict[int, cards.Card] = {}
+    chosen: dict[int, cards.Card] = {}
     for index in (number(annotation, written) for written in indexes):
         if index not in by_index:
             raise Unreadable(annotation, f"node {node.name} has no card {index}")
-        if index in found:
+        if index in chosen:
             raise Unreadable(annotation, f"it names card {index} twice")
-        found[index] = by_index[index]
-    return tuple(found.values())
+        chosen[index] = by_index[index]
+    return tuple(chosen.values())
 
 
 def indexes(container: grants.ContainerGrant) -> str:
@@ -81,10 +84,10 @@ def same_node(pod: pods.Pod, annotation: str, node: cards.Node) -> None:
     """Check that a record names the node the pod is on."""
     named = text(pod, annotation)
     if named != node.name:
-        raise Unreadable(annotation, f"it names node {reading.shown(named)}, not {node.name}")
+        raise Unreadable(annotation, f"it names node {rules.shown(named)}, not {node.name}")
 
 
-class Places(msgspec.Struct, frozen=True):
+class RecordedCards(msgspec.Struct, frozen=True):
     """Which cards a record gives to a container, and the annotation that says so."""
 
     annotation: str
@@ -92,36 +95,50 @@ class Places(msgspec.Struct, frozen=True):
 
 
 def listed(
-    request: base.Request,
+    request: contract.Request,
     node: cards.Node,
     demand: demands.PodDemand,
     annotations: Mapping[str, str],
 ) -> grants.Grant:
     """A grant whose cards are listed in one annotation for each container, by its name."""
-    placed = {}
+    recorded = {}
     for container, annotation in annotations.items():
         written = text(request.pod, annotation).split(",", MOST_CARDS)
-        placed[container] = Places(annotation, cards_at(annotation, node, written))
-    return grant(request, node, demand, placed)
+        recorded[container] = RecordedCards(annotation, cards_at(annotation, node, written))
+    return grant(request, node, demand, recorded)
 
 
 def grant(
-    request: base.Request,
+    request: contract.Request,
     node: cards.Node,
     demand: demands.PodDemand,
-    placed: Mapping[str, Places],
+    recorded: Mapping[str, RecordedCards],
 ) -> grants.Grant:
     """What the pod asks for, on the cards that the records name, by container."""
     return shared(
         request,
         node,
         demand,
-        {c.name: _shares(c.demand, placed[c.name]) for c in demand.containers},
+        {c.name: _shares(c.demand, recorded[c.name]) for c in demand.containers},
+    )
+
+
+def on_cards(
+    request: contract.Request,
+    node: cards.Node,
+    demand: demands.PodDemand,
+    chosen: Mapping[str, Sequence[cards.Card]],
+) -> grants.Grant:
+    """What the pod asks for, on cards that somebody gave to its containers without a record."""
+    if chosen.keys() != {container.name for container in demand.containers}:
+        raise Unreadable("", "not all containers that ask for cards have some")
+    return grant(
+        request, node, demand, {name: RecordedCards("", given) for name, given in chosen.items()}
     )
 
 
 def shared(
-    request: base.Request,
+    request: contract.Request,
     node: cards.Node,
     demand: demands.PodDemand,
     shares: Mapping[str, tuple[grants.Share, ...]],
@@ -148,12 +165,12 @@ def shared(
     )
 
 
-def _shares(demand: demands.Demand, places: Places) -> tuple[grants.Share, ...]:
-    if len(places.cards) != demand.cards:
-        problem = f"it names {len(places.cards)} cards; the container asks for {demand.cards}"
-        raise Unreadable(places.annotation, problem)
+def _shares(demand: demands.Demand, recorded: RecordedCards) -> tuple[grants.Share, ...]:
+    if len(recorded.cards) != demand.cards:
+        problem = f"it names {len(recorded.cards)} cards; the container asks for {demand.cards}"
+        raise Unreadable(recorded.annotation, problem)
     part = plans.Part(demand)
-    return tuple(_share(card, part, places.annotation) for card in places.cards)
+    return tuple(_share(card, part, recorded.annotation) for card in recorded.cards)
 
 
 def _share(card: cards.Card, part: plans.Part, annotation: str) -> grants.Share:

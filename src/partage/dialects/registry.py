@@ -1,39 +1,27 @@
-"""The dialects together: the way from pods to demands, and from grants back to pods.
+"""The families together: which dialects there are, and the one that a pod or a grant speaks.
 
 A pod speaks one dialect. Two in one pod would be two opinions about the same cards, and the record
-of a grant names one, so a mixture is refused and both places are named.
+of a grant names one, so a mixture is refused and both fields are named.
 
-Reading a bound pod never raises. Whatever is wrong with its annotations is a Damage, because the
-pod runs and holds memory all the same; and so is a bound pod that asks for cards and has no record
-at all. A pod that asks for nothing and carries somebody's annotations holds nothing: the kubelet
-gives no device to a container that names none.
+``DIALECTS`` is where a family is entered, and nowhere else: all that others need to know of the
+families' names is gathered from it here. Which cards a bound pod has is told by
+:mod:`partage.dialects.bound_pods`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+import functools
+import itertools
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import msgspec
 
-from partage.core import cards, demands, errors, grants, plans
-from partage.dialects import (
-    aliyun,
-    base,
-    elastic,
-    gaia,
-    hami,
-    native,
-    nodes,
-    nvidia,
-    pods,
-    qgpu,
-    reading,
-    records,
-    t9k,
-)
+from partage.core import cards, demands, errors, grants
+from partage.dialects import contract, cordons, grant_record, modes, nodes, pods, records, rules
+from partage.dialects.families import aliyun, elastic, gaia, hami, native, nvidia, qgpu, t9k
 
 _OWN = native.Native()
-DIALECTS: tuple[base.Dialect, ...] = (
+DIALECTS: tuple[contract.Dialect, ...] = (
     _OWN,
     aliyun.Aliyun(),
     qgpu.Qgpu(),
@@ -43,11 +31,51 @@ DIALECTS: tuple[base.Dialect, ...] = (
     hami.Hami(),
     nvidia.Nvidia(),
 )
-_BY_NAME = {dialect.name: dialect for dialect in DIALECTS}
-_RESOURCES = frozenset(name for dialect in DIALECTS for name in dialect.resources)
 
 
-def demand(pod: pods.Pod, settings: base.Settings) -> demands.PodDemand | None:
+class Names(msgspec.Struct, frozen=True, kw_only=True):
+    """The names of all families together, for questions that are asked of every pod."""
+
+    by_name: Mapping[str, contract.Dialect]
+    own_prefix: str  # how the names of our own resources and annotations begin
+    resources: frozenset[str]
+    inert_resources: frozenset[str]
+    vendor_resources: frozenset[str]
+    annotation_prefixes: tuple[str, ...]
+    record_annotations: frozenset[str]
+    pod_labels: tuple[str, ...]
+
+
+def names() -> Names:
+    """The names of all families that are entered."""
+    return _names(DIALECTS)
+
+
+@functools.cache
+def _names(dialects: tuple[contract.Dialect, ...]) -> Names:
+    return Names(
+        by_name={dialect.name: dialect for dialect in dialects},
+        own_prefix=native.DOMAIN,
+        resources=frozenset().union(*(dialect.resources for dialect in dialects)),
+        inert_resources=frozenset().union(*(dialect.inert_resources for dialect in dialects)),
+        vendor_resources=frozenset().union(*(dialect.vendor_resources for dialect in dialects)),
+        annotation_prefixes=tuple(p for dialect in dialects for p in dialect.annotation_prefixes),
+        record_annotations=frozenset().union(*(dialect.record_annotations for dialect in dialects)),
+        pod_labels=tuple(sorted({name for dialect in dialects for name in dialect.pod_labels})),
+    )
+
+
+def dialect_names() -> tuple[str, ...]:
+    """The names of all dialects."""
+    return tuple(dialect.name for dialect in DIALECTS)
+
+
+def served_by_default() -> tuple[str, ...]:
+    """The dialects that an agent serves whose administrator does not choose."""
+    return tuple(dialect.name for dialect in DIALECTS if dialect.served_by_default)
+
+
+def demand(pod: pods.Pod, settings: contract.Settings) -> demands.PodDemand | None:
     """What the pod asks for; None if it asks for no card in any known dialect."""
     dialect = _spoken(pod)
     if dialect is None:
@@ -56,10 +84,36 @@ def demand(pod: pods.Pod, settings: base.Settings) -> demands.PodDemand | None:
     return dialect.demand(_request(pod, dialect, settings))
 
 
-def warnings(pod: pods.Pod, settings: base.Settings) -> tuple[str, ...]:
+def warnings(pod: pods.Pod, settings: contract.Settings) -> tuple[contract.Caution, ...]:
     """What the user should know about a pod whose demand is allowed."""
     dialect = _spoken(pod)
     return () if dialect is None else dialect.warnings(_request(pod, dialect, settings))
+
+
+def implied(resources: Collection[str]) -> dict[str, int]:
+    """What a container that names these resources asks for besides, in any family's words."""
+    return {
+        resource: amount
+        for dialect in DIALECTS
+        for resource, amount in dialect.implied(resources).items()
+    }
+
+
+def tolerated(pod: pods.Pod) -> tuple[nodes.Taint, ...]:
+    """The taints that the pod tolerates because of what it asks for."""
+    named = pods.resources(pod)
+    taints = (
+        mode.taint
+        for dialect in DIALECTS
+        for mode in dialect.modes
+        if mode.taint is not None and not named.isdisjoint(dialect.resources.keys() - mode.withheld)
+    )
+    return tuple(dict.fromkeys(taints))
+
+
+def node_taints(labels: Mapping[str, str]) -> tuple[nodes.Taint, ...]:
+    """The taints that a node with these labels is to have, for pods of no family."""
+    return tuple(dict.fromkeys(taint for d in DIALECTS for taint in d.taints(labels)))
 
 
 def marks(
@@ -68,12 +122,34 @@ def marks(
     node: cards.Node,
     *,
     now_ns: int,
-    settings: base.Settings,
-) -> base.Marks:
+    settings: contract.Settings,
+) -> contract.Marks:
     """What is written on a pod that is bound with this grant."""
-    bound = base.Bound(grant=grant, pod=pod, node=node, now_ns=now_ns, settings=settings)
+    bound = contract.Bound(grant=grant, pod=pod, node=node, now_ns=now_ns, settings=settings)
     own = _dialect(grant).marks(bound)
-    return base.Marks({native.GRANT: native.encode(grant), **own.annotations}, own.labels)
+    return contract.Marks(
+        {grant_record.GRANT: grant_record.encode(grant), **own.annotations}, own.labels
+    )
+
+
+def taken_over(pod: pods.Pod, node: cards.Node, settings: contract.Settings) -> grants.Grant | None:
+    """The grant that the pod's original system recorded on it; None if there is no such record."""
+    dialect = _spoken(pod)
+    return None if dialect is None else dialect.granted(_request(pod, dialect, settings), node)
+
+
+def on_cards(
+    pod: pods.Pod,
+    node: cards.Node,
+    settings: contract.Settings,
+    chosen: Mapping[str, Sequence[cards.Card]],
+) -> grants.Grant | None:
+    """The grant of a pod whose containers have these cards; None if it asks for none."""
+    dialect = _spoken(pod)
+    if dialect is None:
+        return None
+    request = _request(pod, dialect, settings)
+    return records.on_cards(request, node, dialect.demand(request), chosen)
 
 
 def assigned(grant: grants.Grant) -> dict[str, str]:
@@ -85,20 +161,24 @@ def environment(
     grant: grants.Grant,
     container: grants.ContainerGrant,
     node: cards.Node,
-    settings: base.Settings,
+    settings: contract.Settings,
 ) -> dict[str, str]:
     """What the family's programs expect to find in the container's environment."""
-    start = base.Start(grant=grant, container=container, node=node, settings=settings)
+    start = contract.Start(grant=grant, container=container, node=node, settings=settings)
     return _dialect(grant).environment(start)
 
 
-def offered(node: cards.Node, settings: base.Settings, spoken: Collection[str]) -> dict[str, int]:
+def offered(
+    node: cards.Node, settings: contract.Settings, spoken: Collection[str]
+) -> dict[str, int]:
     """How much of each resource a node with these cards offers in these dialects."""
-    found: dict[str, int] = {}
+    amounts: dict[str, int] = {}
     for dialect in _named(spoken):
+        withheld = _withheld(dialect, node.traits)
         for resource, amount in dialect.offered(node, settings).items():
-            found[resource] = max(amount, found.get(resource, 0))
-    return found
+            if resource not in withheld:
+                amounts[resource] = max(amount, amounts.get(resource, 0))
+    return amounts
 
 
 def reported(node: cards.Node, spoken: Collection[str]) -> dict[str, int]:
@@ -106,91 +186,73 @@ def reported(node: cards.Node, spoken: Collection[str]) -> dict[str, int]:
     return {r: n for dialect in _named(spoken) for r, n in dialect.reported(node).items()}
 
 
-def granted(
-    pod: pods.Pod, node: cards.Node, settings: base.Settings
-) -> grants.Grant | grants.Damage | None:
-    """The cards a bound pod has, from our record or its own system's; None if it has none.
-
-    Annotations of a pod that is not bound are left-overs of a bind that failed.
-    """
-    if not pod.spec.node_name:
-        return None
-    try:
-        asked = demand(pod, settings)
-    except errors.DemandError as error:
-        return damage(error) if asks(pod) else None
-    return None if asked is None else recorded(pod, asked, node, settings)
-
-
-def asks(pod: pods.Pod) -> bool:
-    """Whether a container names any amount of a card, allowed or not.
-
-    Without that a pod holds nothing, whatever its annotations say: the kubelet gives no device to
-    a container that names none.
-    """
-    return any(
-        name in _RESOURCES and not reading.nothing(amount)
-        for container in (*pod.spec.init_containers, *pod.spec.containers)
-        for amounts in (container.resources.limits, container.resources.requests)
-        for name, amount in amounts.items()
-    )
+def node_labels(
+    node: cards.Node,
+    labels: Mapping[str, str],
+    settings: contract.Settings,
+    served: Collection[str],
+) -> dict[str, str]:
+    """The labels that a node with these labels and cards should have, for people and tools."""
+    written: dict[str, str] = {}
+    for dialect in DIALECTS:
+        described = contract.Described(
+            node=node, labels=labels, settings=settings, served=dialect.name in served
+        )
+        written |= dialect.node_labels(described)
+    if unit_resources(served):
+        written[contract.UNIT_LABEL] = contract.unit_name(settings.memory_unit_mib)
+    return written
 
 
-def recorded(
-    pod: pods.Pod, asked: demands.PodDemand, node: cards.Node, settings: base.Settings
-) -> grants.Grant | grants.Damage:
-    """The cards that a bound pod has, by its records, if it is known what it asks for."""
-    try:
-        record = native.decode(pod, node)
-        if record is None:
-            return _taken_over(pod, node, settings)
-        _compare(record, asked, pod, node, settings)
-        return _located(nodes.rebased(record, node), node)
-    except records.Unreadable as unreadable:
-        return unreadable.damage
+def unit_resources(served: Collection[str]) -> tuple[str, ...]:
+    """The resources of these dialects that are counted in the unit that the cluster chose."""
+    return tuple(dialect.unit_resource for dialect in _named(served) if dialect.unit_resource)
 
 
-def damage(error: errors.DemandError) -> grants.Damage:
-    """What it means that the request of a pod that is bound cannot be read."""
-    return grants.Damage(field=error.field, problem=error.problem, instead=error.instead)
+class NodeUnit(msgspec.Struct, frozen=True):
+    """The unit in which a node counts a resource."""
+
+    resource: str
+    unit_mib: int
 
 
-def worst(pod: pods.Pod, node: cards.Node, settings: base.Settings) -> grants.Grant:
-    """The most that a bound pod can have, where nothing readable says what it has.
-
-    It has what it asks for, on whichever cards: so it is counted on every card. Its limits cannot
-    be changed, its labels and annotations can, so it is read with and without them, in both units,
-    and the most of that counts. A pod that cannot be read in any way has all cards.
-    """
-    found = [_everywhere(asked, pod, node) for asked in _readings(pod, node, settings)]
-    return max(found, key=_weight, default=everything(pod, node))
+def node_unit(node: nodes.Node) -> NodeUnit | None:
+    """The unit in which the plugin of a node counts, by its numbers; None if they do not say."""
+    for dialect in DIALECTS:
+        unit_mib = dialect.unit_mib(node)
+        if unit_mib is not None:
+            return NodeUnit(dialect.unit_resource, unit_mib)
+    return None
 
 
-def everything(pod: pods.Pod, node: cards.Node) -> grants.Grant:
-    """All cards of the node, for a pod of which nothing is known."""
-    return _everywhere(_ALL_OF_IT, pod, node)
+def counted_in_chosen_unit(grant: grants.Grant) -> bool:
+    """Whether what the words of a grant mean depends on the unit that the cluster chose."""
+    return bool(_dialect(grant).unit_resource)
 
 
-_ALL_OF_IT = demands.PodDemand(
-    containers=(
-        demands.ContainerDemand(
-            "", demands.Demand(cards=demands.ALL_CARDS, exclusive=demands.Exclusive.CARD)
-        ),
-    )
-)
+def scheduler_name(resources: Collection[str]) -> str:
+    """The schedulerName that pods with these resources should have; empty if any will do."""
+    expected = (d.scheduler_name for d in DIALECTS if not d.resources.keys().isdisjoint(resources))
+    return next(filter(None, expected), "")
+
+
+def fence(pod: pods.Pod) -> str:
+    """The weakest fence that the pod accepts; empty if it does not say."""
+    return native.fence(pod)
 
 
 def knows(resources: Collection[str]) -> bool:
     """Whether all these are resources of some dialect."""
-    return _RESOURCES.issuperset(resources)
+    return names().resources.issuperset(resources)
 
 
 def trimmed(pod: pods.Pod) -> pods.Pod:
     """The pod without annotations that no dialect reads; tenants write them, and we may keep it."""
+    prefixes = names().annotation_prefixes
     kept = {
         name: text if len(text) <= _LONGEST_KEPT else text[:_LONGEST_SHOWN]
         for name, text in pod.metadata.annotations.items()
-        if name.startswith(PREFIXES)
+        if name.startswith(prefixes)
     }
     return msgspec.structs.replace(
         pod, metadata=msgspec.structs.replace(pod.metadata, annotations=kept)
@@ -200,16 +262,6 @@ def trimmed(pod: pods.Pod) -> pods.Pod:
 # Records of dozens of containers are shorter; what is cut stays unreadable.
 _LONGEST_KEPT = 1 << 15
 _LONGEST_SHOWN = 64
-PREFIXES = (  # of the annotations that dialects read
-    native.DOMAIN,
-    "ALIYUN_COM_",
-    "scheduler.framework.gpushare.",
-    "hami.io/",
-    "nvidia.com/",
-    "tencent.com/",
-    "tke.cloud.tencent.com/",
-    "elasticgpu.io/",
-)
 
 
 def settled(grant: grants.Grant, node: cards.Node) -> grants.Grant:
@@ -219,197 +271,158 @@ def settled(grant: grants.Grant, node: cards.Node) -> grants.Grant:
     return msgspec.structs.replace(grant, containers=containers)
 
 
-class Found(msgspec.Struct, frozen=True):
+class NodeReading(msgspec.Struct, frozen=True):
     """A node with its cards, and what is wrong with what is written on it."""
 
     node: cards.Node
     problems: tuple[str, ...] = ()
 
 
-def found(node: nodes.Node, sick: Collection[int] = ()) -> Found:
-    """The node as the core knows it; ``sick`` are the indexes of cards that others ruled out.
+def read_node(node: nodes.Node, unhealthy: Collection[int] = ()) -> NodeReading:
+    """The node as the core knows it; ``unhealthy`` are the indexes of cards that others ruled out.
 
     What cannot be read is a problem to report, and its cards are not there: nothing new is placed
     on them, and what was granted on them stays counted.
     """
     problems: list[str] = []
     try:
-        there = nodes.published(node)
-        if there is None:
-            there = _advertised(node)
+        node_cards = nodes.published(node)
+        if node_cards is None:
+            node_cards = _advertised(node)
     except nodes.Unreadable as unreadable:
-        there = ()
+        node_cards = ()
         problems.append(str(unreadable))
     labels = node.metadata.labels
-    problems += _slips(labels)
+    cordoned = cordons.read(node.metadata.annotations, node_cards)
+    problems += [*_slips(labels), *cordoned.problems]
     bare = cards.Node(
         name=node.metadata.name,
         traits=node_traits(labels),
         cards_by=cards_by(labels),
         address=node.address,
+        cordons=cordoned.reasons,
     )
     try:
-        there = nodes.judged(there, sick)
-        return Found(msgspec.structs.replace(bare, cards=there), tuple(problems))
+        node_cards = nodes.judged(node_cards, unhealthy)
+        return NodeReading(msgspec.structs.replace(bare, cards=node_cards), tuple(problems))
     except ValueError as error:  # two cards with one uuid or index
-        return Found(bare, (*problems, str(error)))
+        return NodeReading(bare, (*problems, str(error)))
 
 
 def node_traits(labels: Mapping[str, str]) -> frozenset[str]:
     """What the labels of a node mean to the dialects."""
-    return frozenset(
-        dialect.traits[label]
-        for dialect in DIALECTS
-        for label in labels.items()
-        if label in dialect.traits
-    )
+    return frozenset(mode.trait for mode in node_modes(labels) if mode.trait)
 
 
 def cards_by(labels: Mapping[str, str]) -> str:
     """The policy that the labels of a node name for the choice among its cards, if any."""
-    named = (
-        d.placements[label] for d in DIALECTS for label in labels.items() if label in d.placements
-    )
-    return next(named, "")
+    return next((mode.cards_by for mode in node_modes(labels) if mode.cards_by), "")
+
+
+def node_modes(labels: Mapping[str, str]) -> Iterator[modes.Mode]:
+    """The modes that the labels of a node set, of all families."""
+    by_label = _modes_by_label(DIALECTS)
+    return (mode for label in labels.items() for mode in by_label.get(label, ()))
+
+
+def mode_labels(labels: Mapping[str, str]) -> dict[str, str]:
+    """Those of a node's labels that set modes, whether to a value that means something or not."""
+    names = {name for name, _ in _modes_by_label(DIALECTS)}
+    return {name: value for name, value in labels.items() if name in names}
+
+
+@functools.cache
+def _modes_by_label(
+    dialects: tuple[contract.Dialect, ...],
+) -> Mapping[tuple[str, str], list[modes.Mode]]:
+    """The modes by label and value; nodes report every few seconds, and have dozens of labels."""
+    by_label: dict[tuple[str, str], list[modes.Mode]] = {}
+    for mode in (mode for dialect in dialects for mode in dialect.modes):
+        for label in itertools.product(mode.labels, mode.values):
+            by_label.setdefault(label, []).append(mode)
+    return by_label
 
 
 def _slips(labels: Mapping[str, str]) -> list[str]:
-    """Labels that set a mode, with a value that sets none: the node would be without any."""
-    modes: dict[str, set[str]] = {}
-    for dialect in DIALECTS:
-        for label, value in (*dialect.traits, *dialect.placements):
-            modes.setdefault(label, set()).add(value)
-    return [
-        f"label {label}: {reading.shown(labels[label])} is none of {', '.join(sorted(known))}"
-        for label, known in modes.items()
-        if len(known) > 1 and label in labels and labels[label] not in known
-    ]
+    """What is wrong with labels that set a mode."""
+    return [*_unknown_values(labels), *_contradictions(labels)]
+
+
+def _unknown_values(labels: Mapping[str, str]) -> Iterator[str]:
+    """Values that set no mode: the node would be without any."""
+    values_by_label: dict[str, set[str]] = {}
+    for label, value in _modes_by_label(DIALECTS):
+        values_by_label.setdefault(label, set()).add(value)
+    for label, values in values_by_label.items():
+        if len(values) > 1 and label in labels and labels[label] not in values:
+            expected = ", ".join(sorted(values))
+            yield f"label {label}: {rules.shown(labels[label])} is not one of {expected}"
+
+
+def _contradictions(labels: Mapping[str, str]) -> Iterator[str]:
+    """Spellings of one label with different values: the node would serve neither mode."""
+    spellings = {mode.labels for mode in node_modes(labels) if len(mode.labels) > 1}
+    for names in sorted(spellings):
+        written = [name for name in names if name in labels]
+        if len({labels[name] for name in written}) > 1:
+            texts = " and ".join(f"{name}: {rules.shown(labels[name])}" for name in written)
+            yield f"labels {texts} contradict each other; remove one"
 
 
 def _advertised(node: nodes.Node) -> tuple[cards.Card, ...]:
     """What other systems say of the node's cards; one that names them knows more than a count."""
-    said = [there for there in (dialect.advertised(node) for dialect in DIALECTS) if there]
-    named = (there for there in said if not any(map(nodes.unnamed, there)))
-    return next(named, said[0] if said else ())
+    answers = [answer for answer in (d.advertised(node) for d in DIALECTS) if answer]
+    named = (answer for answer in answers if not any(map(nodes.unnamed, answer)))
+    return next(named, answers[0] if answers else ())
 
 
-def _spoken(pod: pods.Pod) -> base.Dialect | None:
+def _spoken(pod: pods.Pod) -> contract.Dialect | None:
     named = pods.resources(pod)
     # Most pods name one family or none, and asking all families in turn takes eight times as long.
-    asked = (d for d in DIALECTS if d is _OWN or not named.isdisjoint(d.resources))
-    speaking = [dialect for dialect in asked if dialect.speaks(pod)]
+    candidates = (d for d in DIALECTS if d is _OWN or not named.isdisjoint(d.resources))
+    speaking = [dialect for dialect in candidates if dialect.speaks(pod)]
     if len(speaking) > 1:
         first, second = (
-            reading.first_field(pod, dialect.resources) or reading.annotation_field(native.CARDS)
+            rules.first_field(pod, dialect.resources) or rules.annotation_field(native.CARDS)
             for dialect in speaking[:2]
         )
-        problem = f"the pod also asks for cards in other words ({first})"
-        raise errors.DemandError(second, problem, instead="use one family of names in a pod")
+        problem = "cards are asked for in another dialect, too"
+        raise errors.DemandError(
+            second, problem, also=first, instead="use the names of one dialect"
+        )
     return speaking[0] if speaking else None
 
 
-def _request(pod: pods.Pod, dialect: base.Dialect, settings: base.Settings) -> base.Request:
-    return base.Request(pod, reading.askings(pod, dialect.resources), settings)
+def _request(
+    pod: pods.Pod, dialect: contract.Dialect, settings: contract.Settings
+) -> contract.Request:
+    return contract.Request(pod, rules.askings(pod, dialect.resources), settings)
 
 
-def _named(spoken: Collection[str]) -> Iterator[base.Dialect]:
+def _named(spoken: Collection[str]) -> Iterator[contract.Dialect]:
     return (dialect for dialect in DIALECTS if dialect.name in spoken)
 
 
-def _dialect(grant: grants.Grant) -> base.Dialect:
+def _dialect(grant: grants.Grant) -> contract.Dialect:
     """The grant's dialect; a grant that was not made from a pod speaks our own."""
-    return _BY_NAME.get(grant.dialect, _OWN)
+    return names().by_name.get(grant.dialect, _OWN)
 
 
-def _compare(
-    recorded: grants.Grant,
-    asked: demands.PodDemand,
-    pod: pods.Pod,
-    node: cards.Node,
-    settings: base.Settings,
-) -> None:
-    """Check a record against the demand; the cluster may have counted in another unit then."""
-    try:
-        native.compare(recorded, asked, node)
-    except records.Unreadable:
-        other = demand(pod, base.other_unit(settings))
-        if other is None or other == asked:
-            raise
-        native.compare(recorded, other, node)
-
-
-def _located(grant: grants.Grant, node: cards.Node) -> grants.Grant:
-    """Check that the cards of a record are there: on others nobody would miss what it takes."""
-    there = {card.uuid for card in node.cards}
-    missing = {s.uuid for c in grant.containers for s in c.shares} - there
-    if missing and there:
-        card = reading.shown(min(missing))
-        raise records.Unreadable(native.GRANT, f"node {node.name} has no card {card}")
-    return grant
-
-
-def _readings(
-    pod: pods.Pod, node: cards.Node, settings: base.Settings
-) -> Iterator[demands.PodDemand]:
-    """What the pod may ask for: by its limits alone and by all it says, in either unit."""
-    replace = msgspec.structs.replace
-    bare = replace(pod, metadata=replace(pod.metadata, annotations={}, labels={}))
-    largest_mib = max((card.memory_mib for card in node.cards), default=0)
-    for each in (bare, pod):
-        for unit in (settings, base.other_unit(settings)):
-            try:
-                asked = demand(each, unit)
-            except errors.DemandError:
-                continue
-            amounts = [c.demand.memory_mib for c in asked.containers] if asked else []
-            possible = unit is settings or max(amounts, default=0) <= largest_mib
-            if asked is not None and possible:
-                yield asked
-
-
-def _weight(grant: grants.Grant) -> tuple[bool, int, int]:
-    shares = [share for container in grant.containers for share in container.shares]
-    return (
-        any(share.exclusive for share in shares),
-        sum(share.memory_mib for share in shares),
-        sum(share.compute_percent for share in shares),
-    )
-
-
-def _everywhere(asked: demands.PodDemand, pod: pods.Pod, node: cards.Node) -> grants.Grant:
-    return grants.Grant(
-        pod=pod.identity,
-        node=node.name,
-        containers=tuple(
-            grants.ContainerGrant(
-                name=container.name,
-                role=container.role,
-                shares=tuple(map(plans.Part(container.demand).share, node.cards)),
-            )
-            for container in asked.containers
-        ),
-        dialect=asked.dialect,
-        tag=asked.tag,
-        exclusive_node=asked.exclusive_node,
-    )
-
-
-def _taken_over(pod: pods.Pod, node: cards.Node, settings: base.Settings) -> grants.Grant:
-    dialect = _spoken(pod)
-    found = None if dialect is None else dialect.granted(_request(pod, dialect, settings), node)
-    if found is None:
-        problem = "the pod is bound and asks for cards, but nothing says which it has"
-        raise records.Unreadable(native.GRANT, problem)
-    return found
+def _withheld(dialect: contract.Dialect, traits: frozenset[str]) -> frozenset[str]:
+    """The resources of a family that a node with these traits does not offer."""
+    rows = (mode.withheld for mode in dialect.modes if mode.trait in traits)
+    return frozenset().union(*rows)
 
 
 def _settled(
-    container: grants.ContainerGrant, dialect: base.Dialect, traits: frozenset[str]
+    container: grants.ContainerGrant, dialect: contract.Dialect, traits: frozenset[str]
 ) -> grants.ContainerGrant:
-    enforced = container.memory_enforced and not dialect.advisory & traits
+    rows = [mode for mode in dialect.modes if mode.trait in traits]
+    advised = any(row.memory is modes.Memory.ADVICE for row in rows)
+    enforced = container.memory_enforced and not advised
     mode, ceiling = container.compute_mode, container.compute_ceiling_percent
     if mode is demands.ComputeMode.NODE:
-        named = (mode for trait, mode in dialect.compute_modes.items() if trait in traits)
+        named = (row.compute for row in rows if row.compute is not None)
         mode = next(named, demands.ComputeMode.BEST_EFFORT)
         ceiling = cards.FULL_PERCENT if mode is demands.ComputeMode.BURST else 0
     return msgspec.structs.replace(

@@ -14,38 +14,16 @@ from collections.abc import Iterator
 import msgspec
 
 from partage.core import demands, errors
-from partage.dialects import aliyun, base, gaia, hami_records, loads, native, pods, registry
+from partage.dialects import contract, loads, pods, registry
 
 _MOST = 1024  # templates; tenants write them
 _LONGEST = 1 << 12  # bytes of one that is remembered
-_NULL = b"null"  # what JSON makes of numbers that are none, so of several that are not the same
-
-RECORDS = frozenset(  # whose values say nothing of what a pod asks for
-    {
-        native.GRANT,
-        native.LOOKED_AT,
-        aliyun.INDEX,
-        aliyun.CARD_UNITS,
-        aliyun.POD_UNITS,
-        aliyun.ASSIGNED,
-        aliyun.ASSUME_TIME,
-        aliyun.ALLOCATION,
-        gaia.TIME,
-        gaia.NODE,
-        gaia.ASSIGNED,
-        hami_records.ALLOCATED,
-        hami_records.TO_ALLOCATE,
-        hami_records.NODE,
-        hami_records.TIME,
-        hami_records.BIND_TIME,
-        hami_records.BIND_PHASE,
-    }
-)
+_NULL = b"null"  # what JSON makes of NaN and infinities, so of numbers that differ
 
 _encode = msgspec.json.Encoder().encode
 
 
-class Asked(msgspec.Struct, frozen=True):
+class Reading(msgspec.Struct, frozen=True):
     """What a pod asks for, and its load; or what is wrong with its request."""
 
     demand: demands.PodDemand | None = None  # None: no card in any known dialect
@@ -58,63 +36,65 @@ class Asked(msgspec.Struct, frozen=True):
         wrong = self.wrong
         if wrong is None:
             return None
-        return errors.DemandError(wrong.field, wrong.problem, instead=wrong.instead)
+        return errors.DemandError(
+            wrong.field, wrong.problem, also=wrong.also, instead=wrong.instead
+        )
 
 
 class Templates:
     """What was read lately."""
 
     def __init__(self) -> None:
-        self._settings: base.Settings | None = None
-        self._known: dict[bytes, Asked] = {}
+        self._settings: contract.Settings | None = None
+        self._readings: dict[bytes, Reading] = {}
 
-    def asked(self, pod: pods.Pod, settings: base.Settings) -> Asked:
+    def reading(self, pod: pods.Pod, settings: contract.Settings) -> Reading:
         """What a pod asks for, by these settings."""
         if settings is not self._settings:
             self._settings = settings
-            self._known.clear()
+            self._readings.clear()
         key = _key(pod)
-        known = self._known.get(key)
-        if known is None:
-            known = read(pod, settings)
-            self._remember(key, known)
-        return known
+        reading = self._readings.get(key)
+        if reading is None:
+            reading = read(pod, settings)
+            self._remember(key, reading)
+        return reading
 
-    def _remember(self, key: bytes, asked: Asked) -> None:
+    def _remember(self, key: bytes, reading: Reading) -> None:
         if not key or len(key) > _LONGEST:
             return
-        if len(self._known) >= _MOST:
-            del self._known[next(iter(self._known))]  # the oldest; it is soon read again
-        self._known[key] = asked
+        if len(self._readings) >= _MOST:
+            del self._readings[next(iter(self._readings))]  # the oldest; it is soon read again
+        self._readings[key] = reading
 
 
-def read(pod: pods.Pod, settings: base.Settings) -> Asked:
+def read(pod: pods.Pod, settings: contract.Settings) -> Reading:
     """What a pod asks for, its load in it."""
     load = loads.of(pod)
     try:
         demand = registry.demand(pod, settings)
     except errors.DemandError as error:
-        return Asked(load=load, wrong=error)
+        return Reading(load=load, wrong=error)
     if demand is not None:
         demand = msgspec.structs.replace(demand, cpu_milli=load.cpu_milli, main_mib=load.main_mib)
-    return Asked(demand, load)
+    return Reading(demand, load)
 
 
 def _key(pod: pods.Pod) -> bytes:
-    """All that matters of a pod, as text; empty if there is no telling it apart from others."""
+    """All that matters of a pod, as text; empty if it cannot be told apart from others."""
     spec, meta = pod.spec, pod.metadata
-    words = list(_words(pod)) if meta.annotations else ()
-    label = meta.labels.get(aliyun.COUNT, "")
-    counted = aliyun.COUNT in meta.labels
+    names = registry.names()
+    words = list(_words(pod, names)) if meta.annotations else ()
+    labels = [(name, meta.labels[name]) for name in names.pod_labels if name in meta.labels]
     try:
-        key = _encode((spec.containers, spec.init_containers, spec.overhead, words, label, counted))
+        key = _encode((spec.containers, spec.init_containers, spec.overhead, words, labels))
     except (ValueError, OverflowError):
         return b""
     return b"" if _NULL in key else key
 
 
-def _words(pod: pods.Pod) -> Iterator[tuple[str, str]]:
+def _words(pod: pods.Pod, names: registry.Names) -> Iterator[tuple[str, str]]:
     """The annotations that a dialect reads, in order, since the first that is wrong is told."""
     for name, text in pod.metadata.annotations.items():
-        if name.startswith(registry.PREFIXES):
-            yield name, "" if name in RECORDS else text
+        if name.startswith(names.annotation_prefixes):
+            yield name, "" if name in names.record_annotations else text

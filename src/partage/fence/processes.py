@@ -2,11 +2,12 @@
 
 A process is known by its id and the moment it started: ids come again. What the kernel does not
 tell (``hidepid``, or the process has ended) is None. Of nobody more is read than everybody may
-read: its ``stat``, ``status`` and ``cgroup``.
+read: its owner, ``stat``, ``status``, ``cgroup`` and ``cmdline``.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 from collections.abc import Callable
@@ -16,6 +17,8 @@ import msgspec
 
 _PROC = Path("/proc")
 _NAMESPACES = b"\nNSpid:"
+_LONGEST = 4096  # characters of a command
+_DEEPEST = 64  # generations
 
 
 class Stat(msgspec.Struct, frozen=True):
@@ -52,18 +55,90 @@ def stat(pid: int) -> Stat | None:
 
 def facts(pid: int) -> Facts | None:
     """A process that lives."""
-    found = stat(pid)
+    process_stat = stat(pid)
     status, cgroup = _read(pid, "status"), _read(pid, "cgroup")
-    if found is None or found.ended or status is None or cgroup is None:
+    if process_stat is None or process_stat.ended or status is None or cgroup is None:
         return None
     ids = status.partition(_NAMESPACES)[2].partition(b"\n")[0].split()
     lines = cgroup.decode(errors="replace").splitlines()
     return Facts(
         pid=pid,
-        started_ticks=found.started_ticks,
+        started_ticks=process_stat.started_ticks,
         inner_pid=int(ids[-1]) if ids else pid,
         cgroups=tuple(dict.fromkeys(line.split(":", 2)[-1] for line in lines)),
     )
+
+
+def lives(pid: int, started_ticks: int) -> bool:
+    """Whether it is still the same process, and has not ended; a hidden one may be."""
+    process_stat = stat(pid)
+    if process_stat is None:
+        return hidden(pid)
+    return process_stat.started_ticks == started_ticks and not process_stat.ended
+
+
+def hidden(pid: int) -> bool:
+    """Whether a process is there that the kernel shows to its own user only (``hidepid``)."""
+    if stat(pid) is not None:
+        return False
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return True
+    except OSError:
+        pass  # there is none
+    return False
+
+
+def stopped(pid: int) -> bool:
+    """Whether somebody has stopped it, by Ctrl-Z or with a debugger."""
+    process_stat = stat(pid)
+    return process_stat is not None and process_stat.state in ("T", "t")
+
+
+def ancestors(pid: int) -> list[int]:
+    """The process, its parent, and so on."""
+    return [process_id for process_id, _ in lineage(pid)]
+
+
+def lineage(pid: int) -> list[tuple[int, int | None]]:
+    """The same, each with the moment it started, where the kernel tells."""
+    line: list[tuple[int, int | None]] = []
+    while pid > 0 and len(line) < _DEEPEST:
+        process_stat = stat(pid)
+        line.append((pid, process_stat.started_ticks if process_stat else None))
+        pid = process_stat.parent if process_stat else 0
+    return line
+
+
+def command(pid: int) -> str | None:
+    """With its arguments, on one line."""
+    try:
+        with (_PROC / str(pid) / "cmdline").open("rb") as file:
+            text = file.read(_LONGEST)
+    except OSError:
+        return None
+    return text.rstrip(b"\0").replace(b"\0", b" ").decode(errors="replace") or None
+
+
+def owner(pid: int) -> int | None:
+    """The user it runs as."""
+    try:
+        return (_PROC / str(pid)).stat().st_uid
+    except OSError:
+        return None
+
+
+def own_ticks() -> int:
+    """When this process started."""
+    process_stat = stat(os.getpid())
+    return process_stat.started_ticks if process_stat else 0
+
+
+@functools.cache
+def boot_id() -> str:
+    """Of this run of the kernel."""
+    return (_PROC / "sys/kernel/random/boot_id").read_text("ascii").strip()
 
 
 def end(pid: int, started_ticks: int, whose: Callable[[Facts], bool]) -> str:
@@ -80,9 +155,11 @@ def end(pid: int, started_ticks: int, whose: Callable[[Facts], bool]) -> str:
     except OSError as error:
         return f"it cannot be reached ({error.strerror})"
     try:
-        known = facts(pid)
-        if known is None or known.started_ticks != started_ticks or not whose(known):
+        process = facts(pid)
+        if process is None or process.started_ticks != started_ticks:
             return "it has ended by itself, and another process has its id"
+        if not whose(process):
+            return "it is not proven to be the tenant's own"
         signal.pidfd_send_signal(fd, signal.SIGKILL)
     except ProcessLookupError:
         return "it has ended by itself"

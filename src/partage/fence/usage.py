@@ -12,9 +12,9 @@ import contextlib
 import msgspec
 
 from partage.core import errors
-from partage.fence import files, layout, limits, locks, roots, tenants
+from partage.fence.store import layout, limits, locks, roots, shared_files, tenants
 
-_MOST = (1 << 64) - 1  # a tenant that wrote nonsense does not make a sum that nobody can print
+_MOST = (1 << 64) - 1  # a tenant that wrote nonsense must not make a sum that cannot be encoded
 
 
 class CardUsage(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,7 +51,7 @@ class Usage(msgspec.Struct, frozen=True):
 
 
 class Unreadable(msgspec.Struct, frozen=True):
-    """A tenant that is there and cannot be read."""
+    """A tenant that exists and cannot be read."""
 
     tenant: str
     problem: str
@@ -64,8 +64,8 @@ def snapshot(root: roots.Root, name: str) -> Usage:
 
 def counted(tenant: tenants.Tenant) -> Usage:
     """What a tenant whose limits were read does now."""
-    with files.opened(tenant.region_path) as fd:
-        region = files.copied(tenant.region_path, fd, layout.Region)
+    with shared_files.opened(tenant.region_path) as fd:
+        region = shared_files.copied(tenant.region_path, fd, layout.Region)
         used = min(region.slots_used, layout.SLOTS)
         living = [slot for slot in range(used) if locks.held(fd, slot)]
     cards = range(len(tenant.limits.cards))
@@ -77,15 +77,15 @@ def counted(tenant: tenants.Tenant) -> Usage:
 
 
 def everything(root: roots.Root) -> list[Usage | Unreadable]:
-    """All tenants of a root; whoever goes away meanwhile is left out."""
-    found: list[Usage | Unreadable] = []
+    """All tenants of a root; those that go away meanwhile are left out."""
+    answers: list[Usage | Unreadable] = []
     for name in tenants.names(root):
-        with contextlib.suppress(errors.InputError):  # it was there, and is no more
-            found.append(_either(root, name))
-    return found
+        with contextlib.suppress(errors.InputError):  # it has gone meanwhile
+            answers.append(_read(root, name))
+    return answers
 
 
-def _either(root: roots.Root, name: str) -> Usage | Unreadable:
+def _read(root: roots.Root, name: str) -> Usage | Unreadable:
     try:
         return snapshot(root, name)
     except errors.FenceError as error:

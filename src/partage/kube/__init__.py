@@ -6,18 +6,22 @@ handed on, and forgotten.
 
 ::
 
-    wire          lists, watch events and refusals as the server writes them
-    errors        the tree of what can go wrong
-    kubeconfig    kubeconfig files, merged as kubectl merges them
-    tls           certificates into an SSL context
-    logins        who we are: token, token file, password, certificate, exec plugin
-    credentials   where the server is, and all of the above found and put together
-    lines         a byte stream cut into lines
-    api           the verbs
-    backoff       how long to wait after a failure
-    intake        objects of a list or a watch into a sink
-    reflector     keeps a sink equal to a collection, for ever
-    lease         who of several leads
+    wire                 lists, watch events and refusals as the server writes them
+    errors               the tree of what can go wrong
+    connection_failures  failures of connections as such errors
+    auth/kubeconfig      kubeconfig files, merged as kubectl merges them
+    auth/tls             certificates into an SSL context
+    auth/logins          the login: token, token file, password, certificate, exec plugin
+    auth/credentials     where the server is, and all of the above found and put together
+    open_sockets         the sockets of a client, closed with it
+    stream_lines         a byte stream cut into lines
+    poster               POST requests, on connections of their own
+    api                  the verbs
+    backoff              how long to wait after a failure
+    events               short texts for people, attached to an object
+    reflection/intake    objects of a list or a watch into a sink
+    reflection/reflector keeps a sink equal to a collection, for ever
+    lease                which of several processes leads
 
 It does not know any kind of object; what a pod or a node looks like is the caller's business.
 """

@@ -1,14 +1,14 @@
 """The verbs of the Kubernetes API: bytes out, structs in.
 
 One session of aiohttp with connections kept alive. There is no rate limit on our side: the server's
-priority and fairness knows better than we who has to wait, and says so with 429. Answers are asked
-for uncompressed, since within a cluster CPU is dearer than bandwidth, and their size is bounded.
-Redirects are not followed, for a token must not travel to another host.
+priority and fairness knows better which requests have to wait, and says so with 429. Answers are
+asked for uncompressed, since within a cluster CPU is dearer than bandwidth, and their size is
+bounded. Redirects are not followed, for a token must not travel to another host.
 
 A request is tried once, but for two cases. After a 401 the login is read anew and the request sent
 again; a request that was not let in has done nothing. And aiohttp itself sends GET, PUT and DELETE
 a second time when the connection breaks before the answer: a PUT with a `resourceVersion` then ends
-in a conflict at worst, a DELETE in "not found". All else is for the caller to decide, who can see
+in a conflict at worst, a DELETE in "not found". The caller decides about all else, and can see
 from `errors.Unreachable.sent` and `errors.ServerError` that an outcome is unknown.
 """
 
@@ -24,7 +24,8 @@ from typing import Generic, Self, TypeVar
 import aiohttp
 import msgspec
 
-from partage.kube import credentials, errors, lines, posting, sockets, wire
+from partage.kube import connection_failures, errors, open_sockets, poster, stream_lines, wire
+from partage.kube.auth import credentials
 
 T = TypeVar("T")
 
@@ -67,8 +68,8 @@ class Api:
         self._connections = connections
         self._timeout_s = timeout_s
         self._open: aiohttp.ClientSession | None = None
-        self._sockets = sockets.Sockets()
-        self._poster: posting.Poster | None = None
+        self._sockets = open_sockets.Sockets()
+        self._poster: poster.Poster | None = None
 
     async def __aenter__(self) -> Self:
         """Open the session; connections are made when needed."""
@@ -81,7 +82,7 @@ class Api:
             cookie_jar=aiohttp.DummyCookieJar(),
             headers={"Accept": _JSON, "Accept-Encoding": "identity", "User-Agent": "partage"},
         )
-        self._poster = posting.Poster(self._credentials.server, connections=self._connections)
+        self._poster = poster.Poster(self._credentials.server, connections=self._connections)
         return self
 
     async def __aexit__(
@@ -105,7 +106,7 @@ class Api:
     async def create(self, path: str, body: object, *, timeout_s: float | None = None) -> bytes:
         """Make a new object; the answer is the object as stored."""
         encoded = msgspec.json.encode(body)
-        if self._poster is None or not posting.plain(path):
+        if self._poster is None or not poster.plain(path):
             return await self._answer(_Call("POST", path, body=encoded), timeout_s)
         total_s = self._timeout_s if timeout_s is None else timeout_s
         return await self._posted(path, encoded, total_s)
@@ -134,32 +135,32 @@ class Api:
     ) -> AsyncGenerator[Page[T]]:
         """A list, part by part; `errors.Gone` in the middle means to start over."""
         decoder = msgspec.json.Decoder(form)
-        at: dict[str, str] = {}
+        token: dict[str, str] = {}  # of the next page
         while True:
-            call = _Call("GET", path, {**query, "limit": str(limit), **at})
+            call = _Call("GET", path, {**query, "limit": str(limit), **token})
             try:
-                found = _decoded(await self._answer(call), wire.List, call)
+                page = _decoded(await self._answer(call), wire.List, call)
             except errors.TooLong:
                 if limit == 1:
                     raise
                 limit //= 2  # some objects are much larger than others
                 continue
-            items = [_decoded_by(decoder, item, call) for item in found.items or ()]
-            yield Page(items, found.metadata.resource_version)
-            if not found.metadata.next:
+            items = [_decoded_by(decoder, item, call) for item in page.items or ()]
+            yield Page(items, page.metadata.resource_version)
+            if not page.metadata.next:
                 return
-            at = {"continue": found.metadata.next}
+            token = {"continue": page.metadata.next}
             await asyncio.sleep(0)  # decoding a page takes milliseconds; others are waiting
 
     @contextlib.asynccontextmanager
     async def stream(
         self, path: str, query: Mapping[str, str] = _NO_QUERY, *, idle_s: float = IDLE_S
-    ) -> AsyncIterator[lines.Lines]:
+    ) -> AsyncIterator[stream_lines.Lines]:
         """The lines of a watch, until the server ends it; silence for ``idle_s`` is an error."""
         call = _Call("GET", path, query)
-        patience = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S, sock_read=idle_s)
-        async with self._response(call, patience) as response:
-            yield lines.Lines(_Chunks(response, call))
+        times = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S, sock_read=idle_s)
+        async with self._response(call, times) as response:
+            yield stream_lines.Lines(_Chunks(response, call))
 
     async def _posted(self, path: str, body: bytes, timeout_s: float) -> bytes:
         headers = await self._credentials.headers()
@@ -178,58 +179,58 @@ class Api:
 
     async def _post(
         self, path: str, body: bytes, headers: Mapping[str, str], timeout_s: float
-    ) -> posting.Answer:
-        known = self._credentials
+    ) -> poster.Answer:
+        login = self._credentials
         if self._poster is None:
             raise RuntimeError("use `async with Api(...) as api`")
-        way = posting.Way(known.ssl, known.server_name)
-        return await self._poster.post(path, body, headers, way, timeout_s)
+        route = poster.Route(login.ssl, login.server_name)
+        return await self._poster.post(path, body, headers, route, timeout_s)
 
     async def _answer(self, call: _Call, timeout_s: float | None = None) -> bytes:
         total_s = self._timeout_s if timeout_s is None else timeout_s
-        patience = aiohttp.ClientTimeout(total=total_s, sock_connect=min(total_s, _CONNECT_S))
-        async with self._response(call, patience) as response:
+        times = aiohttp.ClientTimeout(total=total_s, sock_connect=min(total_s, _CONNECT_S))
+        async with self._response(call, times) as response:
             return await _body(response, call, LARGEST_ANSWER)
 
     @contextlib.asynccontextmanager
     async def _response(
-        self, call: _Call, patience: aiohttp.ClientTimeout
+        self, call: _Call, times: aiohttp.ClientTimeout
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """A response that is a success, or the error that it stands for."""
-        async with await self._let_in(call, patience) as response:
+        async with await self._let_in(call, times) as response:
             if response.status >= 300:
                 raise await _refused(response, call)
             yield response
 
-    async def _let_in(self, call: _Call, patience: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
+    async def _let_in(self, call: _Call, times: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
         headers = await self._credentials.headers()
-        response = await self._send(call, headers, patience)
+        response = await self._send(call, headers, times)
         if response.status != 401:
             return response
         response.release()
         await self._renew(headers)
-        return await self._send(call, await self._credentials.headers(), patience)
+        return await self._send(call, await self._credentials.headers(), times)
 
     async def _renew(self, refused: Mapping[str, str]) -> None:
-        """The server does not take this login any more."""
+        """The server does not accept this login any more."""
         if refused == await self._credentials.headers():  # nobody else has renewed it meanwhile
             self._credentials.forget()
 
     async def _send(
-        self, call: _Call, headers: Mapping[str, str], patience: aiohttp.ClientTimeout
+        self, call: _Call, headers: Mapping[str, str], times: aiohttp.ClientTimeout
     ) -> aiohttp.ClientResponse:
-        known = self._credentials
+        login = self._credentials
         content = {} if call.body is None else {"Content-Type": call.content}
-        with _translated(call):
+        with _translated(call, login.server):
             return await self._session.request(
                 call.verb,
-                known.server + call.path,
+                login.server + call.path,
                 params=call.query,
                 data=call.body,
                 headers={**headers, **content},
-                timeout=patience,
-                ssl=True if known.ssl is None else known.ssl,
-                server_hostname=known.server_name,
+                timeout=times,
+                ssl=True if login.ssl is None else login.ssl,
+                server_hostname=login.server_name,
                 allow_redirects=False,
             )
 
@@ -268,12 +269,13 @@ class _Chunks:
     def __init__(self, response: aiohttp.ClientResponse, call: _Call) -> None:
         self._chunks = response.content.iter_any()
         self._call = call
+        self._server = str(response.url.origin())
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> bytes:
-        with _translated(self._call):
+        with _translated(self._call, self._server):
             return await anext(self._chunks)
 
 
@@ -306,18 +308,13 @@ def _seconds(text: str) -> float:
 
 
 @contextlib.contextmanager
-def _translated(call: _Call) -> Iterator[None]:
+def _translated(call: _Call, server: str) -> Iterator[None]:
     """aiohttp's errors in our words."""
     try:
         yield
     except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-        raise errors.Unreachable(
-            f"{call}: no connection: {error}",
-            sent=False,
-            instead="check the server's address and that it runs",
-        ) from error
+        raise connection_failures.not_connected(str(call), server, error) from error
     except TimeoutError as error:
-        raise errors.Unreachable(f"{call}: no answer in time", sent=True) from error
+        raise connection_failures.not_answered(str(call), server) from error
     except (aiohttp.ClientError, OSError) as error:
-        why = str(error) or type(error).__name__
-        raise errors.Unreachable(f"{call}: the connection broke: {why}", sent=True) from error
+        raise connection_failures.broken(str(call), server, error) from error

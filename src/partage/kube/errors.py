@@ -5,8 +5,8 @@
     KubeError
     ├── CredentialsError        kubeconfig or in-cluster credentials cannot be used
     ├── Unreachable             no answer; `sent` tells if the request may have arrived
-    ├── BadAnswer               an answer that makes no sense: no JSON, other fields
-    │   └── TooLong             more bytes than are taken
+    ├── BadAnswer               an answer that cannot be read: not JSON, or other fields
+    │   └── TooLong             more bytes than are accepted
     └── ApiError                the server says no, in a Status
         ├── Unauthorized        401
         ├── Forbidden           403
@@ -29,7 +29,7 @@ import msgspec
 from partage.core import errors
 from partage.kube import wire
 
-_LONGEST_TEXT = 300  # characters quoted from an answer that is no Status
+_LONGEST_TEXT = 300  # characters quoted from an answer that is not a Status
 
 
 class KubeError(errors.PartageError):
@@ -61,7 +61,7 @@ class BadAnswer(KubeError):
 
 
 class TooLong(BadAnswer):
-    """An answer with more bytes than are taken."""
+    """An answer with more bytes than are accepted."""
 
     code = "kube-too-long"
 
@@ -89,13 +89,13 @@ class ApiError(KubeError):
 
 
 class Unauthorized(ApiError):
-    """The server does not know who we are."""
+    """The server does not accept the login."""
 
     code = "kube-unauthorized"
 
 
 class Forbidden(ApiError):
-    """The server knows who we are, and we may not."""
+    """The server accepts the login, and the user does not have the right."""
 
     code = "kube-forbidden"
 
@@ -130,7 +130,7 @@ class Invalid(ApiError):
 
 
 class TooManyRequests(ApiError):
-    """The server wants us to wait ``retry_after_s``."""
+    """The server asks for a pause of ``retry_after_s``."""
 
     code = "kube-too-many-requests"
 

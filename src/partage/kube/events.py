@@ -1,6 +1,6 @@
 """Events: short texts for people, attached to an object in the cluster.
 
-`kubectl describe` shows them. They are told once: nobody needs the same words again every few
+`kubectl describe` shows them. Each is written once: nobody needs the same words again every few
 seconds, and the API server would have to keep them. An event that cannot be written is a line in
 the log, and nothing depends on it.
 """
@@ -41,12 +41,12 @@ class Events:
         self._api = api
         self._source = {"component": component, "host": host}
         self._now = now
-        self._told: dict[tuple[About, str, str], None] = {}
+        self._written: dict[tuple[About, str, str], None] = {}
 
     async def tell(self, about: About, reason: str, message: str, *, kind: str = WARNING) -> None:
-        """Attach a text to an object, unless it was told already."""
+        """Attach a text to an object, unless that was done already."""
         key = (about, reason, message)
-        if key in self._told:
+        if key in self._written:
             return
         namespace = about.namespace or "default"
         try:
@@ -55,16 +55,19 @@ class Events:
                 self._event(about, namespace, reason, message[:_LONGEST], kind),
             )
         except errors.KubeError as error:
-            log.warning("%s about %s %s: %s (%s)", reason, about.kind, about.name, message, error)
+            log.warning(
+                "the event %s of %s %s could not be written: %s; its text: %s",
+                *(reason, about.kind, about.name, error.what, message),
+            )
             return
-        self._told[key] = None
-        while len(self._told) > _REMEMBERED:
-            del self._told[next(iter(self._told))]
+        self._written[key] = None
+        while len(self._written) > _REMEMBERED:
+            del self._written[next(iter(self._written))]
 
     def forget(self, about: About) -> None:
-        """What was told of an object may be told again."""
-        for key in [key for key in self._told if key[0] == about]:
-            del self._told[key]
+        """What was written of an object may be written again."""
+        for key in [key for key in self._written if key[0] == about]:
+            del self._written[key]
 
     def _event(
         self, about: About, namespace: str, reason: str, message: str, kind: str

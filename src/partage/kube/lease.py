@@ -1,16 +1,16 @@
 """A lease: of several processes one leads, and each knows for itself whether it still does.
 
 The rules are client-go's. The holder renews a Lease object; others read it, and take it over when
-its record has not changed for as long as it holds, by their own clock, since clocks of two machines
-are not to be compared. Every write carries the `resourceVersion` that was read, so of two who take
-over at once one fails.
+its record has not changed for as long as it holds, by their own clock, since the clocks of two
+machines cannot be compared. Every write carries the `resourceVersion` that was read, so if two take
+over at once, one of them fails.
 
 The holder counts its time from *before* it sent the last renewal that succeeded; the others count
 from after they saw it. So it stops leading before anybody else can begin, even if it hears nothing
 from the server any more. A write whose outcome is unknown counts for nothing.
 
 What it does not do: guard against two processes of one identity (take one that is made anew with
-each process), or against people who delete the Lease object while somebody leads.
+each process), or against people who delete the Lease object while a process leads.
 """
 
 from __future__ import annotations
@@ -93,16 +93,22 @@ class Lease:
             async with asyncio.timeout(self._patience_s()):
                 await self._give_back()
         except (errors.KubeError, TimeoutError) as error:
-            _log.warning("lease %s was not given back and expires: %r", self._path, error)
+            _log.warning(
+                "lease %s was not given back, so it lasts until it expires: %s",
+                *(self._path, _reason(error)),
+            )
 
     async def _compete(self) -> None:
         try:
             async with asyncio.timeout(self._patience_s()):
                 await self._hold()
         except errors.Conflict as error:
-            _log.info("lease %s: another was quicker: %s", self._path, error)
+            _log.info("lease %s: another replica was quicker: %s", self._path, error)
         except (errors.KubeError, TimeoutError) as error:
-            _log.warning("lease %s: %r; %.1f s left", self._path, error, self.left_s())
+            _log.warning(
+                "lease %s was not renewed and lasts for another %.1f s: %s",
+                *(self._path, max(0.0, self.left_s()), _reason(error)),
+            )
         self._notice()
 
     def _patience_s(self) -> float:
@@ -115,11 +121,11 @@ class Lease:
         if self.leading == self.acquired.is_set():
             return
         if self.leading:
-            _log.info("lease %s: %s leads", self._path, self._identity)
+            _log.info("lease %s: %s leads now", self._path, self._identity)
             self.term += 1
             self.acquired.set()
         else:
-            _log.warning("lease %s: %s leads no longer", self._path, self._identity)
+            _log.warning("lease %s: %s does not lead any more", self._path, self._identity)
             self.acquired.clear()
 
     async def _hold(self) -> None:
@@ -166,7 +172,7 @@ class Lease:
         await self._api.create(self._folder, record)
         self._record = None  # the next renewal reads it
         self._renewed_at = began_at
-        self.given = False  # whoever had it before did not say goodbye
+        self.given = False  # the holder before us did not give it back
 
     async def _write(self, record: _Record) -> None:
         began_at = self._clock()
@@ -198,14 +204,14 @@ class Lease:
         if record.spec.holder_identity != self._identity:
             return
         now = _written(self._now())
-        nobody = msgspec.structs.replace(
+        free = msgspec.structs.replace(
             record.spec,
             holder_identity="",
             lease_duration_seconds=1,
             acquire_time=now,
             renew_time=now,
         )
-        await self._api.replace(self._path, _Record(record.metadata, nobody), _Record)
+        await self._api.replace(self._path, _Record(record.metadata, free), _Record)
 
 
 class _Spec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -221,6 +227,10 @@ class _Record(msgspec.Struct, frozen=True, rename="camel"):
     spec: _Spec = _Spec()
     api_version: str = "coordination.k8s.io/v1"
     kind: str = "Lease"
+
+
+def _reason(error: Exception) -> str:
+    return str(error) or "the API server did not answer in time"
 
 
 def _written(time: dt.datetime) -> str:

@@ -18,7 +18,7 @@ _NO_ANSWER = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EX
 
 
 def opened(socket: Path, *, largest_bytes: int) -> aio.Channel:
-    """A channel, to be used in ``async with``; answers may have so many bytes."""
+    """A channel, to be used in ``async with``; answers may be as large as ``largest_bytes``."""
     return aio.insecure_channel(
         f"unix:{socket}",
         options=(
@@ -32,11 +32,11 @@ def opened(socket: Path, *, largest_bytes: int) -> aio.Channel:
 
 def failure(error: aio.AioRpcError, what: str, socket: Path) -> errors.KubeletError:
     """The error of a call that failed; ``what`` is the thing that was not done."""
-    details = error.details() or "it gives no reason"
+    details = error.details() or "no reason given"
     if error.code() in _NO_ANSWER:
         return errors.Absent(
             f"{what}: the kubelet does not answer at {socket} ({details})",
-            instead="see whether the kubelet runs (systemctl status kubelet)",
+            instead="check that the kubelet runs (systemctl status kubelet)",
         )
     return errors.Refused(
         f"{what}: the kubelet answers {error.code().name}: {details}",

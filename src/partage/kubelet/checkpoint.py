@@ -1,9 +1,9 @@
 """The kubelet's own record of who holds which device IDs.
 
-The file lies beside the sockets and is replaced by renaming, so whoever reads it sees one state or
-the next, never a part. It has what the kubelet's API does not tell: the UID of a pod, and plain
-init containers. It is no promised interface, though stable for years; what is not understood is an
-error, and never an empty answer.
+The file lies beside the sockets and is replaced by renaming, so a reader sees one state or the
+next, never a part. It has what the kubelet's API does not tell: the UID of a pod, and plain
+init containers. It is not a promised interface, though stable for years; what is not understood is
+an error, and never an empty answer.
 
 The answers to Allocate are skipped. 2 MB, with 300 entries that hold 90,000 IDs and 100,000
 registered ones, take some 50 ms of a small machine: not for an event loop.
@@ -40,7 +40,7 @@ class Checkpoint(msgspec.Struct, frozen=True):
 
 
 def read(path: Path) -> Checkpoint:
-    """What the file says now; `Absent` if there is none, `BadCheckpoint` if it makes no sense."""
+    """What the file says now; `Absent` if there is none, `BadCheckpoint` if it is not valid."""
     data = _decoded(path, _FULL).data
     return Checkpoint(
         holdings=_holdings(data),
@@ -58,8 +58,8 @@ def _decoded(path: Path, decoder: msgspec.json.Decoder[_Decoded]) -> _Decoded:
         return decoder.decode(_content(path))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise errors.BadCheckpoint(
-            f"{path} is not what a kubelet writes ({error})",
-            instead="see which version of the kubelet wrote it; Partage knows 1.20 to 1.37",
+            f"{path} is not a valid checkpoint of a kubelet ({error})",
+            instead="check the version of the kubelet; Partage knows 1.20 to 1.37",
         ) from error
 
 
@@ -69,17 +69,17 @@ def _content(path: Path) -> bytes:
             content = file.read(LARGEST_BYTES + 1)
     except FileNotFoundError as error:
         raise errors.Absent(
-            f"{path} is not there",
+            f"{path} does not exist",
             instead="wait: the kubelet writes it when the first plugin has registered",
         ) from error
     except OSError as error:
         raise errors.BadCheckpoint(
             f"{path} cannot be read ({error.strerror})",
-            instead="let the agent run as root, with the kubelet's folder mounted",
+            instead="run the agent as root, with the kubelet's folder mounted",
         ) from error
     if len(content) > LARGEST_BYTES:
         raise errors.BadCheckpoint(
-            f"{path} has more than {LARGEST_BYTES} bytes",
+            f"{path} is larger than {LARGEST_BYTES} bytes",
             instead="offer fewer device IDs: count in a larger unit",
         )
     return content

@@ -1,10 +1,10 @@
-"""One resource at the kubelet: served, registered, and registered again whenever need be.
+"""One resource at the kubelet: served, registered, and registered again when necessary.
 
 Each registration has a socket and a server of its own, which end with it; nothing is ever
-registered twice. It is done anew when the kubelet restarted, when our socket's file vanished, when
-the kubelet has not listened to our list for a while, and when it counts no units of ours any more
-(:mod:`.standings`): it then no longer counts on us, whatever the reason. Failures are tried again
-after a growing pause, which a new kubelet cuts short.
+registered twice. It is done again when the kubelet has restarted, when our socket's file has
+disappeared, when the kubelet has not listened to our list for a while, and when it counts no units
+of ours any more (:mod:`.registrations`): it then no longer counts on us, whatever the reason.
+Failures are tried again after a growing pause, which a new kubelet cuts short.
 
 What it does not do: keep two agents of one node apart. The last to register has the resource, and
 the other waits until that one is gone.
@@ -23,15 +23,15 @@ from grpc import aio
 
 from partage.kubelet import (
     channels,
+    device_lists,
     errors,
-    folders,
-    listings,
-    services,
-    sockets,
-    standings,
-    turns,
+    plugin_folder,
+    plugin_sockets,
+    registrations,
+    serial_calls,
+    servicer,
 )
-from partage.kubelet.standings import Standing
+from partage.kubelet.registrations import Standing
 from partage.kubelet.wire import device_plugin_pb2 as messages
 
 _VERSION = "v1beta1"
@@ -52,23 +52,23 @@ class Plugin:
     def __init__(
         self,
         resource: str,
-        units: Sequence[listings.Unit],
-        handler: services.Handler,
-        folder: folders.Folder,
+        units: Sequence[device_lists.Unit],
+        handler: servicer.Handler,
+        folder: plugin_folder.Folder,
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.resource = resource
-        self._board = services.Board(listings.checked(resource, units))
+        self._board = servicer.Board(device_lists.checked(resource, units))
         self._healthy = _healthy(units)
         self._handler = handler
         self._folder = folder
         self._clock = clock
-        self._starts = turns.Turns()
-        self._service: services.Service | None = None  # the one that is registered
+        self._starts = serial_calls.SerialCalls()
+        self._service: servicer.Service | None = None  # the one that is registered
         self._socket = Path()  # its own
         self._told_at = clock()  # when the kubelet was last told other units
-        self._record = standings.Record()  # of that registration
+        self._record = registrations.Record()  # of that registration
         self._problem = f"{resource} is not registered yet"
 
     @property
@@ -81,7 +81,7 @@ class Plugin:
     def problem(self) -> str:
         """Why it is not registered; empty if it is."""
         if self.standing is Standing.TAKEN:
-            return f"{self.resource} is not registered: another plugin has registered it since"
+            return f"{self.resource} is not registered: another plugin has registered it since then"
         return "" if self.registered else self._problem
 
     @property
@@ -100,19 +100,19 @@ class Plugin:
         settled = self._clock() - self._told_at >= _SETTLING_S
         if service is None or not service.watched or not settled:
             return
-        own = sockets.identity(self._socket)
-        rival = sockets.rival(self.resource, own, self._folder.others)
-        self._record.see(standings.judged(self._healthy, counted, rival))
+        own = plugin_sockets.identity(self._socket)
+        rival = plugin_sockets.rival(self.resource, own, self._folder.others)
+        self._record.see(registrations.judged(self._healthy, counted, rival))
         quiet, service.quiet = service.quiet, self.standing is not Standing.HELD
         if quiet and not service.quiet:
             self._board.repeat()
 
-    def update(self, units: Sequence[listings.Unit]) -> None:
+    def update(self, units: Sequence[device_lists.Unit]) -> None:
         """Tell the kubelet these units instead of all others; nothing if they are the same.
 
         A list that would not go through is a `BadListing`, and the present one stays.
         """
-        self._board.update(listings.checked(self.resource, units))
+        self._board.update(device_lists.checked(self.resource, units))
         self._healthy, before = _healthy(units), self._healthy
         if self._healthy != before:
             self._told_at = self._clock()
@@ -134,17 +134,17 @@ class Plugin:
             await self._folder.departure(kubelet, within_s=pause_s)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
-    async def _serve(self, kubelet: sockets.Identity) -> None:
-        """Register with this kubelet and serve it, until that has to be done anew."""
-        service = services.Service(
+    async def _serve(self, kubelet: plugin_sockets.Identity) -> None:
+        """Register with this kubelet and serve it, until that has to be done again."""
+        service = servicer.Service(
             self.resource, self._board, self._handler, self._starts, clock=self._clock
         )
-        path = sockets.new(self._folder.path, self.resource)
+        path = plugin_sockets.new(self._folder.path, self.resource)
         async with _served(service, path, self._folder.own) as socket:
             await self._register(socket.name)
-            self._service, self._socket, self._record = service, socket, standings.Record()
+            self._service, self._socket, self._record = service, socket, registrations.Record()
             self._told_at = self._clock()
-            self._problem = f"{self.resource} is registered, and the kubelet has yet to listen"
+            self._problem = f"{self.resource} is registered, but the kubelet does not listen yet"
             log.info("%s is registered as %s", self.resource, socket.name)
             try:
                 await self._until_lost(service, socket, kubelet)
@@ -157,7 +157,7 @@ class Plugin:
             version=_VERSION,
             endpoint=endpoint,
             resource_name=self.resource,
-            options=services.options(),
+            options=servicer.options(),
         )
         async with channels.opened(path, largest_bytes=_ANSWER_BYTES) as channel:
             register = channel.unary_unary(
@@ -172,32 +172,32 @@ class Plugin:
                 raise channels.failure(error, what, path) from error
 
     async def _until_lost(
-        self, service: services.Service, socket: Path, kubelet: sockets.Identity
+        self, service: servicer.Service, socket: Path, kubelet: plugin_sockets.Identity
     ) -> None:
         registered_at = self._clock()
         reason = ""
 
-        def lost(now: sockets.Identity | None) -> bool:
+        def lost(now: plugin_sockets.Identity | None) -> bool:
             nonlocal reason
             alone_s = min(service.alone_s(), self._clock() - registered_at)
             if now != kubelet:
                 reason = "the kubelet stopped or restarted"
-            elif sockets.identity(socket) is None:
-                reason = f"{socket} vanished"
+            elif plugin_sockets.identity(socket) is None:
+                reason = f"{socket} has disappeared"
             elif alone_s > (_HUNG_UP_S if service.was_watched else _PATIENCE_S):
-                reason = "the kubelet does not listen any more"
+                reason = "the kubelet no longer listens"
             elif self.standing is Standing.LOST:
-                reason = "another plugin took its place, and went"
+                reason = "another plugin had registered it, and is gone"
             return reason != ""
 
         await self._folder.until(lost)
-        self._record = standings.Record()
-        self._problem = f"{self.resource} has to be registered anew: {reason}"
+        self._record = registrations.Record()
+        self._problem = f"{self.resource} has to be registered again: {reason}"
         log.info("%s", self._problem)
 
 
 @contextlib.asynccontextmanager
-async def _served(service: services.Service, path: Path, own: set[str]) -> AsyncIterator[Path]:
+async def _served(service: servicer.Service, path: Path, own: set[str]) -> AsyncIterator[Path]:
     """The service on a socket of this path, which is removed in the end, and ours until then."""
     server = aio.server()
     server.add_generic_rpc_handlers((service.methods(),))
@@ -208,11 +208,11 @@ async def _served(service: services.Service, path: Path, own: set[str]) -> Async
         yield path
     finally:
         await server.stop(None)
-        sockets.remove(path)
+        plugin_sockets.remove(path)
         own.discard(path.name)
 
 
-def _healthy(units: Sequence[listings.Unit]) -> frozenset[str]:
+def _healthy(units: Sequence[device_lists.Unit]) -> frozenset[str]:
     return frozenset(unit.id for unit in units if unit.healthy)
 
 
@@ -223,5 +223,5 @@ def _bind(server: aio.Server, path: Path) -> None:
     except (OSError, RuntimeError) as error:
         raise errors.BadSocket(
             f"{path} cannot be made ({error})",
-            instead="let the agent run as root, with the kubelet's folder mounted writable",
+            instead="run the agent as root, with the kubelet's folder mounted writable",
         ) from error

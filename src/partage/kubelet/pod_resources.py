@@ -52,8 +52,8 @@ async def listed(
             messages.ListPodResourcesRequest.SerializeToString,
             messages.ListPodResourcesResponse.FromString,
         )
-        what = "it is not known which pod holds which devices"
-        answer = await _asked(
+        what = "cannot find out which pod holds which devices"
+        answer = await _answered(
             lambda: ask(messages.ListPodResourcesRequest(), timeout=_TIMEOUT_S),
             lambda error: channels.failure(error, what, socket),
             chance,
@@ -71,8 +71,8 @@ async def counted(
             messages.AllocatableResourcesRequest.SerializeToString,
             messages.AllocatableResourcesResponse.FromString,
         )
-        what = "it is not known which devices the kubelet counts"
-        answer = await _asked(
+        what = "cannot find out which devices the kubelet counts"
+        answer = await _answered(
             lambda: ask(messages.AllocatableResourcesRequest(), timeout=_TIMEOUT_S),
             lambda error: channels.failure(error, what, socket),
             chance,
@@ -83,12 +83,12 @@ async def counted(
     return {resource: frozenset(its) for resource, its in ids.items()}
 
 
-async def _asked(
+async def _answered(
     ask: Callable[[], Awaitable[_Answer]],
     failure: Callable[[aio.AioRpcError], Exception],
     chance: Callable[[], float],
 ) -> _Answer:
-    """The answer, however often the kubelet says that it was asked too much."""
+    """The answer; "too many requests" is tried again after a pause."""
     pauses_s = iter(_PAUSES_S)
     while True:
         try:

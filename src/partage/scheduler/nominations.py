@@ -1,7 +1,7 @@
 """Nominations: a node that kube-scheduler did not ask about, though the pod fits there.
 
-kube-scheduler may ask about a part of the nodes (:mod:`.questions`). If the pod fits on none of
-those and on another one, waiting for that one to be asked about is waiting for luck. But there is a
+kube-scheduler may ask about a part of the nodes (:mod:`.verbs.filter_history`). If the pod fits on
+none of those but on another one, it would have to wait until chance brings that one. But there is a
 field for it: kube-scheduler looks at a pod's ``nominatedNodeName`` before it looks at any other
 node, and writing it wakes the pod. If that node will not do after all, for reasons that are not
 ours (a taint, an affinity, too little CPU), kube-scheduler goes on as usual. So a pod is nominated
@@ -20,8 +20,8 @@ import msgspec
 from partage.core import demands, grants
 from partage.dialects import pods
 from partage.kube import errors as kube_errors
-from partage.scheduler import mirror as mirrors
-from partage.scheduler import pod_patches
+from partage.scheduler.binds import pod_patches
+from partage.scheduler.mirror import mirror as mirrors
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class Nominations:
         self._patches = patches
         self._clock = clock
         self._tries: dict[str, _Tries] = {}  # by uid, the latest last
-        self._wanted: asyncio.Queue[tuple[grants.Pod, str]] = asyncio.Queue(_MOST_PODS)
+        self._queue: asyncio.Queue[tuple[grants.Pod, str]] = asyncio.Queue(_MOST_PODS)
         self.made = 0
 
     def missed(
@@ -63,22 +63,22 @@ class Nominations:
     ) -> None:
         """A pod fits on none of the nodes that were asked about.
 
-        If somebody else ``nominated`` it, victims may be dying for it there: that stays.
+        If something else ``nominated`` it, pods may be evicted for it there, and that stays.
         """
         tries = self._tries_of(pod.metadata.uid)
-        if len(tries.nodes) >= MOST_TRIES or self._wanted.full():
+        if len(tries.nodes) >= MOST_TRIES or self._queue.full():
             return
         if nominated and nominated not in tries.nodes:
             return
-        node = self._elsewhere(demand, names, tries.nodes)
+        node = self._elsewhere(demand, pod.metadata.namespace, names, tries.nodes)
         if node:
             tries.nodes.append(node)
-            self._wanted.put_nowait((pod.identity, node))
+            self._queue.put_nowait((pod.identity, node))
 
     async def run(self) -> NoReturn:
         """For ever: one nomination after the other, so many a second at most."""
         while True:
-            pod, node = await self._wanted.get()
+            pod, node = await self._queue.get()
             if pod.uid in self._mirror.waiting:
                 await self._nominate(pod, node)
                 await asyncio.sleep(1 / _PER_SECOND)
@@ -96,30 +96,36 @@ class Nominations:
         return tries
 
     def _elsewhere(
-        self, demand: demands.PodDemand, names: Collection[str], tried: Collection[str]
+        self,
+        demand: demands.PodDemand,
+        namespace: str,
+        names: Collection[str],
+        tried: Collection[str],
     ) -> str:
         """The best node that was not asked about; one that is open to all, if there is such a one.
 
         Nothing is held there: the pod may not be allowed on it, and others are.
         """
-        best = self._mirror.fleet.best(demand, limit=len(names) + _CANDIDATES)
+        most = len(names) + _CANDIDATES
+        best = self._mirror.fleet.best(demand, limit=most, namespace=namespace)
         unasked = [node for node in best if node not in names]
         # A nomination may have come while kube-scheduler was busy with the pod, so the same node
         # again is better than none.
-        there = [node for node in unasked if node not in tried] or unasked
-        open_ones = (node for node in there if not self._mirror.nodes.closed(node))
-        return next(open_ones, there[0] if there else "")
+        candidates = [node for node in unasked if node not in tried] or unasked
+        open_nodes = (node for node in candidates if not self._mirror.nodes.closed(node))
+        return next(open_nodes, candidates[0] if candidates else "")
 
     async def _nominate(self, pod: grants.Pod, node: str) -> None:
         try:
             await self._patches.nominate(pod, node)
         except kube_errors.KubeError as error:
-            log.info("pod %s/%s and node %s: %s", pod.namespace, pod.name, node, error)
+            log.info(
+                "pod %s/%s was not nominated to node %s: %s",
+                *(pod.namespace, pod.name, node, error),
+            )
             return
         self.made += 1
         log.info(
-            "pod %s/%s fits on node %s, about which kube-scheduler did not ask: nominated",
-            pod.namespace,
-            pod.name,
-            node,
+            "pod %s/%s was nominated to node %s: it fits there, and kube-scheduler did not ask",
+            *(pod.namespace, pod.name, node),
         )

@@ -6,47 +6,33 @@ environment knows the four names that gpushare's manifests set.
 
 from __future__ import annotations
 
-import pathlib
-import tomllib
 import typing
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
 
-from partage.core import errors
-from partage.dialects import base
+from partage.dialects import contract
+from partage.services import settings_file
 
 DEFAULT_PORT = 39999  # gpushare's
 ON_THE_WAY_S = 0.5  # of kube-scheduler's time, for request and answer
 _ENOUGH = 16  # nodes to choose from; our own score decides among the first few anyway
 _HOLD_S = 15.0
 _BIND_S = 3.0
-_UNITS_MIB = {"auto": 1024, "GiB": 1024, "MiB": 1}
+_UNITS_MIB = {"auto": contract.UNITS_MIB["GiB"], **contract.UNITS_MIB}
 
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=3600)]
 
 
-class SettingsError(errors.InputError):
-    """A setting that cannot be used."""
-
-    code = "bad-setting"
-
-
 class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where to listen. With a certificate it speaks TLS; with a client CA it asks for theirs."""
+    """Where to listen. With a certificate over TLS; with a client CA clients need certificates."""
 
     address: str = "127.0.0.1"
     port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = DEFAULT_PORT  # 0: any free one
     certificate: str = ""
     key: str = ""
     client_ca: str = ""
-
-    def __post_init__(self) -> None:
-        if bool(self.certificate) != bool(self.key):
-            raise ValueError("a certificate needs its key, and a key its certificate")
-        if self.client_ca and not self.certificate:
-            raise ValueError("clients show certificates over TLS only: set certificate and key")
 
 
 class Cluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -80,11 +66,19 @@ class Decisions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return 1 if self.nodes == "auto" else self.limit
 
     @property
-    def dialects(self) -> base.Settings:
+    def dialects(self) -> contract.Settings:
         """What the dialects need to know."""
-        return base.Settings(
+        return contract.Settings(
             memory_unit_mib=_UNITS_MIB[self.memory_unit], qgpu_max_cards=self.qgpu_max_cards
         )
+
+
+class Nodes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is written on nodes."""
+
+    # Those of node modes. Without the admission webhooks nobody adds tolerations to pods, and then
+    # a taint keeps away those, too, for which the node is.
+    taints: bool = True
 
 
 class Leader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -98,7 +92,7 @@ class Leader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Scheduler(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What kube-scheduler is configured with; it does not tell."""
+    """What kube-scheduler is configured with; no request says it."""
 
     http_timeout_s: Annotated[float, msgspec.Meta(ge=2, le=300)] = 10.0  # httpTimeout
 
@@ -122,6 +116,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     server: Server = Server()
     cluster: Cluster = Cluster()
     decisions: Decisions = Decisions()
+    nodes: Nodes = Nodes()
     leader: Leader = Leader()
     scheduler: Scheduler = Scheduler()
     binds: Binds = Binds()
@@ -143,25 +138,25 @@ def _check(chosen: Settings) -> None:
     timeout_s, leader, scheduler = chosen.bind_timeout_s, chosen.leader, chosen.scheduler
     http_s = f"scheduler.http_timeout_s = {scheduler.http_timeout_s:g}"
     if timeout_s > scheduler.patience_s:
-        raise SettingsError(
+        raise settings_file.SettingsError(
             f"binds.timeout_s = {timeout_s:g} is too long: kube-scheduler gives up after {http_s}",
-            instead=f"write at most {scheduler.patience_s:g}, or give the extender a longer "
-            "httpTimeout in kube-scheduler's configuration, and say so here",
+            instead=f"write at most {scheduler.patience_s:g}, or a longer httpTimeout for the "
+            "extender in kube-scheduler's configuration, and the same here",
         )
     if chosen.hold_s < scheduler.http_timeout_s:
-        raise SettingsError(
+        raise settings_file.SettingsError(
             f"decisions.hold_s = {chosen.hold_s:g} is shorter than {http_s}: holds would end while "
             "their binds wait",
             instead="write more for hold_s, or leave it out",
         )
     if leader.elect and leader.renew_s > leader.lease_s / 3:
-        raise SettingsError(
+        raise settings_file.SettingsError(
             f"leader.renew_s = {leader.renew_s:g} is too long for leader.lease_s = "
             f"{leader.lease_s:g}: one renewal that fails would end the lease",
             instead=f"write at most {leader.lease_s / 3:g}",
         )
     if leader.elect and timeout_s + 1 > leader.lease_s - 2 * leader.renew_s:
-        raise SettingsError(
+        raise settings_file.SettingsError(
             f"binds.timeout_s = {timeout_s:g} is too long for leader.lease_s = {leader.lease_s:g}, "
             f"of which {leader.lease_s - 2 * leader.renew_s:g} s are left for a bind",
             instead="write less, or a longer lease",
@@ -170,76 +165,40 @@ def _check(chosen: Settings) -> None:
 
 def load(path: str, environ: Mapping[str, str], flags: Mapping[str, Any]) -> Settings:
     """The settings in force; ``flags`` are dotted names with values that are not None."""
-    written = _file(path) if path else {}
-    _convert(written, path)  # what is wrong in the file is wrong even if a flag covers it
-    for name, value in (*_environment(environ).items(), *flags.items()):
-        _set(written, name, value)
-    chosen = _convert(written, "")
+    over = {**_environment(environ), **flags}
+    chosen = settings_file.load(Settings, path, over, _check_server)
     _check(chosen)
     return chosen
 
 
-def _convert(written: dict[str, Any], path: str) -> Settings:
-    try:
-        return msgspec.convert(written, Settings)
-    except msgspec.ValidationError as error:
-        where = f"{path}: " if path else ""
-        raise SettingsError(f"{where}{error}", instead=_choices(str(error))) from None
-
-
-def _choices(message: str) -> str:
-    """What can be written at the place that a message names, where that is a list of words."""
-    form: Any = Settings
-    for field in message.partition("`$.")[2].rstrip("`").split("."):
-        form = typing.get_type_hints(form).get(field) if form else None
-    words = [word for word in typing.get_args(form) if isinstance(word, str)]
-    if not words:
-        return "see 'partage extender --help' and docs/extender.md"
-    return f"choose from {', '.join(words)}"
-
-
-def _file(path: str) -> dict[str, Any]:
-    try:
-        return tomllib.loads(pathlib.Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise SettingsError(
-            f"{path}: {error.strerror or error}", instead="name a readable TOML file"
-        ) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path}: {error}", instead="write TOML") from error
+def _check_server(chosen: Settings, where: str) -> None:
+    server = chosen.server
+    if bool(server.certificate) != bool(server.key):
+        raise settings_file.SettingsError(
+            f"{where}[server]: only one of certificate and key is set", instead="set both, or none"
+        )
+    if server.client_ca and not server.certificate:
+        raise settings_file.SettingsError(
+            f"{where}[server]: client_ca works over TLS only", instead="set certificate and key"
+        )
 
 
 def _environment(environ: Mapping[str, str]) -> dict[str, Any]:
-    """What gpushare's manifests set; THREADNESS is taken and means nothing, for one is enough."""
-    found: dict[str, Any] = {}
+    """What gpushare's manifests set; THREADNESS is accepted and has no effect."""
+    values: dict[str, Any] = {}
     if environ.get("PORT"):
-        found["server.port"] = _number("PORT", environ["PORT"])
+        values["server.port"] = settings_file.number("PORT", environ["PORT"])
     if environ.get("LOG_LEVEL"):
-        found["log_level"] = _level(environ["LOG_LEVEL"])
+        values["log_level"] = _level(environ["LOG_LEVEL"])
     if environ.get("THREADNESS"):
-        _number("THREADNESS", environ["THREADNESS"])
-    return found
+        settings_file.number("THREADNESS", environ["THREADNESS"])
+    return values
 
 
 def _level(text: str) -> str:
     level = {"warning": "warn"}.get(text.lower(), text.lower())
-    known = typing.get_args(typing.get_type_hints(Settings)["log_level"])
-    if level not in known:
-        instead = f"choose from {', '.join(known)}"
-        raise SettingsError(f"LOG_LEVEL={text!r} is not a level", instead=instead)
+    levels = typing.get_args(typing.get_type_hints(Settings)["log_level"])
+    if level not in levels:
+        instead = f"choose from {', '.join(levels)}"
+        raise settings_file.SettingsError(f"LOG_LEVEL={text!r} is not a level", instead=instead)
     return level
-
-
-def _number(name: str, text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise SettingsError(f"{name}={text!r} is not a number", instead=f"unset {name}, or mend it")
-    return int(text)
-
-
-def _set(written: dict[str, Any], name: str, value: Any) -> None:
-    *path, last = name.split(".")
-    for key in path:
-        written = written.setdefault(key, {})
-        if not isinstance(written, dict):
-            raise SettingsError(f"{key} is not a table", instead=f"write [{key}]")
-    written[last] = value

@@ -7,7 +7,7 @@ if something that must be there is missing are the keys looked at once more, ign
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any, TypeVar
 
 import msgspec
@@ -25,21 +25,13 @@ class WireError(errors.InputError):
 
 
 class NodeList(msgspec.Struct, frozen=True):
-    """Whole nodes, as a scheduler sends them that does not trust our memory."""
+    """Whole nodes, from a scheduler that is not configured with nodeCacheCapable."""
 
     items: tuple[msgspec.Raw, ...] = ()
 
 
-class Args(msgspec.Struct, frozen=True, rename="pascal"):
-    """The arguments of filter and prioritize; names in the order they were sent."""
-
-    pod: pods.Pod | None = None
-    nodes: NodeList | None = None
-    node_names: list[str] | None = None
-
-
 class PreferringSpec(pods.Spec, frozen=True, rename="camel"):
-    """What a pod runs and where, and whether it would rather be somewhere."""
+    """What a pod runs and where, and which nodes it prefers."""
 
     affinity: msgspec.Raw = msgspec.Raw(b"null")
     topology_spread_constraints: msgspec.Raw = msgspec.Raw(b"null")
@@ -59,13 +51,21 @@ class PreferringPod(pods.Pod, frozen=True, rename="camel"):
 
     @property
     def prefers(self) -> bool:
-        """Whether it says anything about where it would rather be."""
+        """Whether it says anything about the nodes that it prefers."""
         spec = self.spec
         return bytes(spec.affinity) != b"null" or bytes(spec.topology_spread_constraints) != b"null"
 
 
+class Args(msgspec.Struct, frozen=True, rename="pascal"):
+    """The arguments of filter and prioritize; names in the order they were sent."""
+
+    pod: PreferringPod | None = None
+    nodes: NodeList | None = None
+    node_names: list[str] | None = None
+
+
 class SetArgs(msgspec.Struct, frozen=True, rename="pascal"):
-    """The same, with names as a set: what is needed on the fast way."""
+    """The same, with names as a set: that is quicker where their order does not matter."""
 
     pod: PreferringPod | None = None
     nodes: NodeList | None = None
@@ -178,6 +178,15 @@ def decode(decoder: msgspec.json.Decoder[Form], body: bytes, *required: str) -> 
         raise WireError("the body cannot be read: it is nested too deeply") from None
 
 
+def asked_names(args: Args | SetArgs) -> Set[str] | None:
+    """The names of the nodes that are asked about; None if there are none; raises WireError."""
+    if isinstance(args.node_names, set):
+        return args.node_names
+    if args.node_names is not None:
+        return set(args.node_names)
+    return None if args.nodes is None else set(names(args.nodes))
+
+
 def names(nodes: NodeList) -> list[str]:
     """The names of whole nodes, in order; raises WireError."""
     try:
@@ -191,6 +200,6 @@ _NAMED = msgspec.json.Decoder(_Named)
 
 def _renamed(body: bytes, fields: tuple[msgspec.structs.FieldInfo, ...]) -> bytes:
     """The body with its keys spelled as the fields are."""
-    known = {field.encode_name.lower(): field.encode_name for field in fields}
+    spellings = {field.encode_name.lower(): field.encode_name for field in fields}
     entries = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
-    return msgspec.json.encode({known.get(k.lower(), k): v for k, v in entries.items()})
+    return msgspec.json.encode({spellings.get(k.lower(), k): v for k, v in entries.items()})

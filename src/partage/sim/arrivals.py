@@ -1,4 +1,4 @@
-"""Arrivals: in which order pods come, and how many.
+"""Arrivals: the order of the pods, and how many of them come.
 
 As in the published experiment: the pods are shuffled, then the list is grown by clones drawn with
 replacement until it asks for the wanted multiple of the cluster's cards, or cut if it asks for
@@ -22,11 +22,11 @@ def arrange(
     """The pods in the order of their arrival, grown or cut to the wanted demand."""
     arriving = list(pods)
     source.shuffle(arriving)
-    asked = sum(pod.milli for pod in arriving)
-    if asked > wanted_milli:
-        arriving = _cut(arriving, asked - wanted_milli, source)
+    demand_milli = sum(pod.milli for pod in arriving)
+    if demand_milli > wanted_milli:
+        arriving = _cut(arriving, demand_milli - wanted_milli, source)
     else:
-        arriving += _clones(pods, wanted_milli - asked, source)
+        arriving += _clones(pods, wanted_milli - demand_milli, source)
     if not arriving:
         raise errors.InputError(
             "no pod arrives: the demand is smaller than one pod", instead="raise --demand"
@@ -54,9 +54,9 @@ def _cut(arriving: list[TracePod], excess_milli: int, source: random.Random) -> 
     doomed: set[int] = set()
     order = list(range(len(arriving)))
     source.shuffle(order)
-    for place in order:
+    for position in order:
         if excess_milli <= 0:
             break
-        doomed.add(place)
-        excess_milli -= arriving[place].milli
-    return [pod for place, pod in enumerate(arriving) if place not in doomed]
+        doomed.add(position)
+        excess_milli -= arriving[position].milli
+    return [pod for position, pod in enumerate(arriving) if position not in doomed]

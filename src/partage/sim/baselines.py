@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from partage.core import cards, demands
-from partage.core.plans import Plan
-from partage.core.rooms import NodeState, Room
-from partage.core.searching import Chosen
+from partage.core.placement.arrangement import Chosen
+from partage.core.placement.plans import Plan
+from partage.core.placement.rooms import NodeState, Room
 
 _TOP_SCORE = 100
 _LARGEST_CPU_MILLI = 128_000  # of a node; the published rules measure in these units
@@ -60,12 +60,12 @@ class BestFit:
 
     def offer(self, state: NodeState, plan: Plan, chosen: Chosen) -> int:
         """The GPU left over on the node."""
-        asked = sum(
+        requested_mib = sum(
             part.memory_mib(state.rooms[position].memory_mib)
             for part, positions in zip(plan.parts, chosen, strict=True)
             for position in positions
         )
-        return sum(room.free_mib for room in state.rooms) - asked
+        return sum(room.free_mib for room in state.rooms) - requested_mib
 
     def node_key(self, state: NodeState, pod: demands.PodDemand, offer: int) -> int:
         left_cpu = (state.node.free_cpu_milli or 0) - pod.cpu_milli

@@ -11,18 +11,18 @@ from typing import Any
 
 import msgspec
 
-from partage.core import cards, errors, fleet, grants, mixes
-from partage.core.policies import base, binpack, priced, spread
+from partage.core import cards, demand_mix, errors, fleet, grants
+from partage.core.policies import binpack, contract, priced, spread
 from partage.sim import baselines, fgd
-from partage.sim.running import Factory, Placement
+from partage.sim.simulation import Factory, Placement
 from partage.sim.traces import TracePod
 
 
 def factory(name: str) -> Factory:
     """What makes a contestant of this name."""
     if name not in _FACTORIES:
-        known = ", ".join(sorted(_FACTORIES))
-        raise errors.InputError(f"there is no policy {name!r}", instead=f"choose from {known}")
+        choices = ", ".join(sorted(_FACTORIES))
+        raise errors.InputError(f"unknown policy {name!r}", instead=f"choose from {choices}")
     return _FACTORIES[name]
 
 
@@ -34,7 +34,7 @@ def names() -> list[str]:
 class ByFleet:
     """A policy that decides through a fleet."""
 
-    def __init__(self, policy: base.Policy[Any], nodes: Sequence[cards.Node]) -> None:
+    def __init__(self, policy: contract.Policy[Any], nodes: Sequence[cards.Node]) -> None:
         self._fleet = fleet.Fleet(policy)
         self._nodes = {node.name: node for node in nodes}
         self._placed = 0
@@ -56,7 +56,9 @@ class ByFleet:
         owner = grants.Pod(str(self._placed))
         held = self._fleet.hold(owner, pod.demand, name, expires_at=0)
         if not isinstance(held, fleet.Hold) or _positions(held.grant) != positions:
-            raise errors.LedgerError(f"pod {pod.name} was promised cards {positions} of {name}")
+            raise errors.LedgerError(
+                f"pod {pod.name} was placed on other cards of {name} than {positions}"
+            )
         self._fleet.confirm(owner.uid)
         self._use(name, pod)
 
@@ -76,7 +78,7 @@ class Learning(ByFleet):
 
     def __init__(self, nodes: Sequence[cards.Node]) -> None:
         super().__init__(priced.Priced(), nodes)
-        self._mix = mixes.Mix()
+        self._mix = demand_mix.Mix()
 
     def settle(self, pod: TracePod, placement: Placement | None) -> None:
         super().settle(pod, placement)

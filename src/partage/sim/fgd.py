@@ -19,8 +19,9 @@ from collections import Counter
 from collections.abc import Container, Iterable, Sequence
 from typing import NamedTuple
 
-from partage.core import cards, demands, plans, ranking
+from partage.core import cards, demands, ranking
 from partage.core.inventory import Journal
+from partage.core.placement import plans
 from partage.sim.traces import CARD_MILLI, TracePod
 
 _COVERED = 0.95
@@ -37,7 +38,7 @@ class Fgd:
 
     def __init__(self, nodes: Sequence[cards.Node], pods: Sequence[TracePod]) -> None:
         self._names = [node.name for node in nodes]
-        self._ordinals = {node.name: place for place, node in enumerate(nodes)}
+        self._ordinals = {node.name: ordinal for ordinal, node in enumerate(nodes)}
         self._states: list[State] = [
             (node.cards[0].model, node.free_cpu_milli or 0, (CARD_MILLI,) * len(node.cards))
             for node in nodes
@@ -50,35 +51,35 @@ class Fgd:
     def choose(self, pod: TracePod, among: Container[str]) -> tuple[str, tuple[int, ...]] | None:
         """The best node and the positions of its cards."""
         shape = _shape(pod)
-        found = self._rank(shape).best(1, among)
-        if not found:
+        best = self._rank(shape).best(1, among)
+        if not best:
             return None
-        ordinal = self._ordinals[found[0]]
+        ordinal = self._ordinals[best[0]]
         scored = self._scored[shape][self._states[ordinal]]
-        return None if scored is None else (found[0], scored[1])
+        return None if scored is None else (best[0], scored[1])
 
     def settle(self, pod: TracePod, placement: tuple[str, tuple[int, ...]] | None) -> None:
-        """Record a placement; there is nothing to learn for one who knows all beforehand."""
+        """Record a placement; an oracle has nothing to learn."""
         if placement is None:
             return
         name, positions = placement
         ordinal = self._ordinals[name]
         model, cpu, free = self._states[ordinal]
         left = tuple(
-            milli - pod.card_milli if place in positions else milli
-            for place, milli in enumerate(free)
+            milli - pod.card_milli if position in positions else milli
+            for position, milli in enumerate(free)
         )
         self._states[ordinal] = (model, cpu - pod.demand.cpu_milli, left)
         self._journal.note(ordinal, len(self._states))
 
     def _rank(self, shape: _Shape) -> ranking.Rank:
-        known = self._scored.setdefault(shape, {})
+        scores = self._scored.setdefault(shape, {})
 
         def rate(ordinal: int) -> int | None:
             state = self._states[ordinal]
-            if state not in known:
-                known[state] = self._workload.score(shape, state)
-            scored = known[state]
+            if state not in scores:
+                scores[state] = self._workload.score(shape, state)
+            scored = scores[state]
             return None if scored is None else scored[0] << ranking.ORDINAL_BITS | ordinal
 
         rank = self._ranks.get(shape)
@@ -105,8 +106,10 @@ class _Shape(NamedTuple):
 
 
 def _shape(pod: TracePod) -> _Shape:
-    asked = [container.demand for container in pod.demand.containers]
-    return _Shape(pod.demand.cpu_milli, pod.card_milli, pod.cards, asked[0] if asked else None)
+    requested = [container.demand for container in pod.demand.containers]
+    return _Shape(
+        pod.demand.cpu_milli, pod.card_milli, pod.cards, requested[0] if requested else None
+    )
 
 
 class _Workload:
@@ -192,17 +195,17 @@ def _options(
     """Ways to place: each different card for one share, the first idle cards for whole ones."""
     if not count:
         return [((), free)]
-    fitting = [place for place, left in enumerate(free) if left >= milli]
+    fitting = [position for position, left in enumerate(free) if left >= milli]
     if len(fitting) < count:
         return []
     if milli == CARD_MILLI:
         return [_taken(free, tuple(fitting[:count]), milli)]
-    firsts = {free[place]: place for place in reversed(fitting)}
-    return [_taken(free, (place,), milli) for place in sorted(firsts.values())]
+    firsts = {free[position]: position for position in reversed(fitting)}
+    return [_taken(free, (position,), milli) for position in sorted(firsts.values())]
 
 
 def _taken(
     free: tuple[int, ...], positions: tuple[int, ...], milli: int
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    left = tuple(m - milli if place in positions else m for place, m in enumerate(free))
+    left = tuple(m - milli if position in positions else m for position, m in enumerate(free))
     return positions, left

@@ -4,7 +4,7 @@ One file lists nodes (``sn,cpu_milli,memory_mib,gpu,model``), one lists pods (``
 memory_mib,num_gpu,gpu_milli`` and, if there, ``gpu_spec``); further columns are ignored. A card
 counts a thousand units ("milli"), which the core is told are MiB: nothing is rounded.
 
-Whatever is wrong is said with the file, the line, the column and what to do.
+Errors name the file, the line, the column and what to do.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import msgspec
 from partage.core import cards, demands, errors
 
 CARD_MILLI = 1000
-_MOST = 1 << 40  # of anything in one cell; what is larger is a slip of the pen
+_MOST = 1 << 40  # of anything in one cell; a larger number is a typing error
 _MOST_CARDS = 64
 
 _NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
@@ -56,7 +56,9 @@ def read_nodes(path: pathlib.Path, *, skip_cpu_nodes: bool = False) -> list[card
             )
         nodes.append(_node(name, count, row))
     if not nodes:
-        raise errors.TraceError(f"{path}: no node", instead="give a file with at least one node")
+        raise errors.TraceError(
+            f"{path}: the file has no nodes", instead="give a file with at least one node"
+        )
     return nodes
 
 
@@ -66,7 +68,7 @@ def read_pods(path: pathlib.Path) -> list[TracePod]:
     pods = [_pod(row, names) for row in _rows(path, _POD_COLUMNS)]
     if not any(pod.milli for pod in pods):
         raise errors.TraceError(
-            f"{path}: no pod asks for a card", instead="give a file in which num_gpu is not 0"
+            f"{path}: no pod requests a card", instead="give a file in which num_gpu is not 0"
         )
     return sorted(pods, key=lambda pod: pod.name)
 
@@ -90,14 +92,14 @@ def _pod(row: _Row, names: set[str]) -> TracePod:
     if count and not milli:
         raise row.error("gpu_milli", "is 0 although num_gpu is not", "write 1 to 1000")
     if count > 1 and milli < CARD_MILLI:
-        raise row.error("gpu_milli", "is below 1000 on several cards", "ask for whole cards")
+        raise row.error("gpu_milli", "is below 1000 on several cards", "request whole cards")
     named = (model.strip() for model in row.text("gpu_spec").split("|"))
     models = tuple(demands.literally(model) for model in named if model)
-    asked = (demands.ContainerDemand("", _demand(count, milli, models)),) if count else ()
+    containers = (demands.ContainerDemand("", _demand(count, milli, models)),) if count else ()
     return TracePod(
         name=row.name("name", names),
         demand=demands.PodDemand(
-            containers=asked,
+            containers=containers,
             cpu_milli=row.number("cpu_milli"),
             main_mib=row.number("memory_mib"),
         ),
@@ -126,8 +128,8 @@ class _Row:
     def name(self, column: str, taken: set[str]) -> str:
         name = self.text(column)
         if not name or name in taken:
-            problem = "is empty" if not name else f"{name!r} is there twice"
-            raise self.error(column, problem, "give every row a name of its own")
+            problem = "is empty" if not name else f"{name!r} is listed twice"
+            raise self.error(column, problem, "give every row its own name")
         taken.add(name)
         return name
 
@@ -136,7 +138,7 @@ class _Row:
         if not (text.isascii() and text.isdigit() and len(text) <= 18 and int(text) <= most):
             shown = text if len(text) <= 24 else text[:21] + "..."
             raise self.error(
-                column, f"{shown!r} is not usable", f"write a whole number, 0 to {most}"
+                column, f"{shown!r} is not valid", f"write a whole number, 0 to {most}"
             )
         return int(text)
 
@@ -145,10 +147,10 @@ class _Row:
         return errors.TraceError(f"{where}: {problem}", instead=instead)
 
 
-def _rows(path: pathlib.Path, wanted: tuple[str, ...]) -> Iterator[_Row]:
+def _rows(path: pathlib.Path, columns: tuple[str, ...]) -> Iterator[_Row]:
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            yield from _checked(path, csv.DictReader(file), wanted)
+            yield from _checked(path, csv.DictReader(file), columns)
     except OSError as error:
         raise errors.TraceError(
             f"{path}: {error.strerror or error}", instead="name a readable CSV file"
@@ -158,16 +160,16 @@ def _rows(path: pathlib.Path, wanted: tuple[str, ...]) -> Iterator[_Row]:
 
 
 def _checked(
-    path: pathlib.Path, reader: csv.DictReader[str], wanted: tuple[str, ...]
+    path: pathlib.Path, reader: csv.DictReader[str], columns: tuple[str, ...]
 ) -> Iterator[_Row]:
-    missing = [column for column in wanted if column not in (reader.fieldnames or ())]
+    missing = [column for column in columns if column not in (reader.fieldnames or ())]
     if missing:
         raise errors.TraceError(
-            f"{path}, line 1: no column {', '.join(missing)}",
-            instead=f"the first line names the columns: {','.join(wanted)}",
+            f"{path}, line 1: missing column {', '.join(missing)}",
+            instead=f"the first line names the columns: {','.join(columns)}",
         )
     for cells in reader:
         row = _Row(path, reader.line_num, cells)
-        if None in cells or any(cells[column] is None for column in wanted):
-            raise row.error(wanted[0], "the row has another number of cells", "mend the row")
+        if None in cells or any(cells[column] is None for column in columns):
+            raise row.error(columns[0], "the row has a wrong number of cells", "correct the row")
         yield row

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from cluster import node
-from cluster.node import Node
+from cluster.node import node
+from cluster.node.node import Node
 from tests.cluster.agents.site import Site
 
 
@@ -28,8 +28,8 @@ def whole_site(
 def site(whole_site: Site, nodes: tuple[Node, Node]) -> Iterator[Site]:
     """The site without pods, whatever the test before did to it."""
     for kind in ("StatefulSet", "Deployment"):
-        for each in whole_site.client.list_all(kind):
-            whole_site.client.delete(kind, each["metadata"]["name"])
+        for kept in whole_site.client.list_all(kind):
+            whole_site.client.delete(kind, kept["metadata"]["name"])
     node.clear(nodes)
     whole_site.start()
     yield whole_site

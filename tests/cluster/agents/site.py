@@ -7,23 +7,18 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
-from cluster import api, extending, scheduling
-from cluster.agenting import Agent
-from cluster.control_plane import ControlPlane
-from cluster.node import Node
-from partage.agent import settings
-from partage.fence import limits, roots, tenants
+from cluster import api
+from cluster.control_plane import scheduler_config
+from cluster.control_plane.control_plane import ControlPlane
+from cluster.node.node import Node
+from cluster.partage_processes import extender_process
+from cluster.partage_processes.agent_process import Agent
+from partage.dialects import registry
+from partage.fence.store import limits, roots, tenants
 from tests.cluster import making
 
-# HAMi's further words, which no kubelet ever sees: only the extender counts by them.
-UNSEEN = (
-    "nvidia.com/gpumem",
-    "nvidia.com/gpumem-percentage",
-    "nvidia.com/gpucores",
-    "nvidia.com/priority",
-)
 # Every dialect but HAMi's, for whose pods a card would be ten.
-SPOKEN = [name for name in settings.ALL if name != "hami"]
+SPOKEN = [name for name in registry.dialect_names() if name != "hami"]
 OPTIONS = ("--quiet-after-xid", "2", "--dialects", ",".join(SPOKEN))
 
 
@@ -34,7 +29,7 @@ class Site:
         self.nodes = nodes
         self.plane: ControlPlane = nodes[0].plane
         self.client = self.plane.client
-        self.extender = extending.Extender(folder, self.plane.kubeconfig)
+        self.extender = extender_process.Extender(folder, self.plane.kubeconfig)
         self.agents = tuple(Agent(node, self.plane.kubeconfig, options=OPTIONS) for node in nodes)
 
     def start(self) -> None:
@@ -44,8 +39,7 @@ class Site:
         for agent in self.agents:
             if agent.pid is None:
                 agent.start()
-        seen = [name for name in scheduling.resources() if name not in UNSEEN]
-        making.schedule(self.plane, self.extender.port, advertised=seen)
+        making.schedule(self.plane, self.extender.port, advertised=scheduler_config.offered())
 
     def close(self) -> None:
         """End it."""
@@ -69,14 +63,14 @@ class Site:
         """These pods, once all of them run."""
 
         def check() -> list[api.Object] | None:
-            found = {pod["metadata"]["name"]: pod for pod in self.client.list_all("Pod")}
-            ready = [found[name] for name in names if name in found and _runs(found[name])]
+            by_name = {pod["metadata"]["name"]: pod for pod in self.client.list_all("Pod")}
+            ready = [by_name[name] for name in names if name in by_name and _runs(by_name[name])]
             return ready if len(ready) == len(names) else None
 
-        found: list[api.Object] = making.eventually(
+        pods: list[api.Object] = making.eventually(
             check, patience_s=patience_s, why=lambda: self.describe(names)
         )
-        return found
+        return pods
 
     def pod(self, name: str) -> api.Object:
         """A pod as it is now."""
@@ -114,7 +108,7 @@ class Site:
             return "" if "_LIBCONTAINER_" in text else text
 
         text: str = making.eventually(of_program)
-        return dict(each.split("=", 1) for each in text.split("\0") if each)
+        return dict(entry.split("=", 1) for entry in text.split("\0") if entry)
 
     def cards(self, pod: str, container: str = "main") -> dict[str, int]:
         """The cards that a program in the container sees: uuid, and total MiB."""
@@ -168,4 +162,4 @@ def names(pods: Iterable[api.Object]) -> Collection[str]:
 
 def _runs(pod: api.Object) -> bool:
     statuses = pod["status"].get("containerStatuses", [])
-    return pod["status"].get("phase") == "Running" and all(each["ready"] for each in statuses)
+    return pod["status"].get("phase") == "Running" and all(status["ready"] for status in statuses)

@@ -7,8 +7,8 @@ import json
 from typing import Any
 
 from cluster import api, objects
-from cluster.node import Node
-from partage.agent import cdi
+from cluster.node.node import Node
+from partage.agent.containers import cdi
 from partage.core.quantities import MIB
 from partage.kubelet import pod_resources
 from tests.cluster.agents import site as sites
@@ -61,7 +61,7 @@ def _check(site: Site, node: Node, pod: api.Object, ids: frozenset[str]) -> None
 def _holdings(node: Node) -> dict[str, frozenset[str]]:
     """The device IDs of each pod, by the kubelet."""
     listed = asyncio.run(pod_resources.listed(node.pod_resources))
-    return {each.pod: each.ids for each in listed if each.resource == MEMORY}
+    return {holding.pod: holding.ids for holding in listed if holding.resource == MEMORY}
 
 
 def _specification(node: Node, ids: frozenset[str]) -> dict[str, Any]:

@@ -16,8 +16,8 @@ def test_four_cards_with_three_gib_of_each(site: Site) -> None:
     pod = objects.running_pod("wide", objects.container(limits={MEMORY: 12}))
     pod["metadata"]["labels"] = {"aliyun.com/gpu-count": "4"}
     site.create(pod)
-    (found,) = site.running("wide")
-    uuids = sites.shares(found)
+    (pod,) = site.running("wide")
+    uuids = sites.shares(pod)
     assert len(uuids) == 4
     assert site.cards("wide") == dict.fromkeys(uuids, 3072)
 
@@ -82,12 +82,12 @@ def test_what_a_pod_leaves_behind_is_removed(site: Site) -> None:
     (pod,) = site.running("passing")
     node = site.node(pod["spec"]["nodeName"])
     tenants = site.root(node.name).tenants
-    assert f"{pod['metadata']['uid']}.main" in [each.name for each in tenants.iterdir()]
+    assert f"{pod['metadata']['uid']}.main" in [tenant.name for tenant in tenants.iterdir()]
     site.gone("passing")
     making.eventually(lambda: not list(tenants.iterdir()))
     making.eventually(lambda: not list(node.cdi.glob("partage-*")))
     seats = site.root(node.name).seats
-    making.eventually(lambda: not [each for card in seats.iterdir() for each in card.iterdir()])
+    making.eventually(lambda: not [seat for card in seats.iterdir() for seat in card.iterdir()])
 
 
 def test_a_pod_that_nobody_granted_anything_does_not_start(site: Site) -> None:

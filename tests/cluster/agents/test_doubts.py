@@ -11,9 +11,9 @@ import msgspec
 import pytest
 
 from cluster import api, objects
-from cluster.agenting import Agent
-from cluster.node import Node
-from partage.fence import files, layout, locks, tenants
+from cluster.node.node import Node
+from cluster.partage_processes.agent_process import Agent
+from partage.fence.store import layout, locks, shared_files, tenants
 from tests.cluster import making, whole_cards
 from tests.cluster.agents import site as sites
 from tests.cluster.agents.site import Site
@@ -67,15 +67,15 @@ class TestForcedDeletion:
         old = _holding(site, ON_ONE_CARD)
         with _one_more_process(site, old):
             _make_anew(site, ON_ONE_CARD)
-            told: list[str] = making.eventually(
+            messages: list[str] = making.eventually(
                 lambda: [text for text in site.events("again") if "waits for" in text]
             )
-            time.sleep(2)
+            _starts(site, site.nodes[1], "meanwhile")  # it has not held up another
             assert not _runs_anew(site.pod("again"), old)
             ended = time.monotonic()
         _running_anew(site, old)
         assert time.monotonic() - ended < 4
-        assert f"waits for pod default/again ({old['metadata']['uid']})" in told[0]
+        assert f"waits for pod default/again ({old['metadata']['uid']})" in messages[0]
         assert not any("delete the pod" in text for text in site.events("again"))
 
 
@@ -84,7 +84,7 @@ def _one_more_process(site: Site, pod: api.Object) -> Iterator[None]:
     """Something behind a pod's fence that outlives its container: a lock is all that is known."""
     name = f"{pod['metadata']['uid']}.main"
     region = tenants.read(site.root(pod["spec"]["nodeName"]), name).region_path
-    with files.mapped(region, layout.Region) as mapped:
+    with shared_files.mapped(region, layout.Region) as mapped:
         mapped.slots_used = max(mapped.slots_used, 9)
     with region.open("r+b") as held:
         assert locks.take(held.fileno(), 8)
@@ -147,7 +147,7 @@ class TestAnotherAgent:
         assert second.is_ready()
         assert "another plugin has registered" in first.log()
         making.eventually(lambda: "RegistrationTaken" in _reasons(node))
-        time.sleep(3)  # long enough for a quarrel
+        time.sleep(3)  # the first asks the kubelet again after 1 and 3 s, and nothing shows that
         assert second.is_ready()
         assert _times_anew(first) == before
 
@@ -155,7 +155,7 @@ class TestAnotherAgent:
         making.eventually(first.is_ready, why=first.log)
         making.eventually(lambda: _allocatable(node, MEMORY) == UNITS, why=first.log)
         making.eventually(lambda: "RegisteredAnew" in _reasons(node))
-        _starts(site, node)
+        _starts(site, node, "after")
         own = list(node.device_plugins.glob("partage-*.sock"))
         assert len({path.name.split("-")[-2] for path in own}) == len(own)  # one for each resource
 
@@ -167,7 +167,7 @@ class TestAnotherAgent:
         making.eventually(lambda: not second.is_ready(), why=second.log)
         making.eventually(second.is_ready, why=second.log)
         making.eventually(lambda: _allocatable(node, MEMORY) == UNITS, why=second.log)
-        _starts(site, node)
+        _starts(site, node, "after")
 
 
 def test_the_sockets_of_a_killed_agent_are_removed_by_the_next(site: Site) -> None:
@@ -178,9 +178,9 @@ def test_the_sockets_of_a_killed_agent_are_removed_by_the_next(site: Site) -> No
     left = set(node.device_plugins.glob("partage-*.sock"))
     assert left
     agent.start()
-    there = set(node.device_plugins.glob("partage-*.sock"))
-    assert there
-    assert not there & left
+    own = set(node.device_plugins.glob("partage-*.sock"))
+    assert own
+    assert not own & left
 
 
 def test_another_plugin_that_came_and_went(site: Site) -> None:
@@ -194,24 +194,24 @@ def test_another_plugin_that_came_and_went(site: Site) -> None:
         making.eventually(lambda: "RegistrationTaken" in _reasons(node))
     making.eventually(agent.is_ready, why=agent.log)
     making.eventually(lambda: _allocatable(node, WHOLE) == 2, why=agent.log)
-    assert "another one took this agent's place" in agent.log(lines=400)
+    assert "another plugin replaced this agent" in agent.log(lines=400)
 
 
 def _times_anew(agent: Agent) -> int:
-    return agent.log(lines=1000).count("has to be registered anew")
+    return agent.log(lines=1000).count("has to be registered again")
 
 
-def _starts(site: Site, node: Node) -> None:
+def _starts(site: Site, node: Node, name: str) -> None:
     """A pod starts; until the kubelet has seen the new registration it fails some for good."""
     container = objects.container(limits={MEMORY: 2})
     where = {"kubernetes.io/hostname": node.name}
     for i in range(10):
-        site.create(objects.running_pod(f"after-{i}", container, nodeSelector=where))
-        ended_or_runs = functools.partial(_ended_or_runs, site, f"after-{i}")
+        site.create(objects.running_pod(f"{name}-{i}", container, nodeSelector=where))
+        ended_or_runs = functools.partial(_ended_or_runs, site, f"{name}-{i}")
         if making.eventually(ended_or_runs, patience_s=60) == "Running":
             return
-        time.sleep(1)
-    raise AssertionError(site.describe(["after-9"]))
+        time.sleep(1)  # the kubelet is asked again until it has seen it
+    raise AssertionError(site.describe([f"{name}-9"]))
 
 
 def _ended_or_runs(site: Site, name: str) -> str:
@@ -225,5 +225,5 @@ def _allocatable(node: Node, resource: str) -> int:
 
 
 def _reasons(node: Node) -> set[str]:
-    found = node.plane.client.list_all("Event")
-    return {each["reason"] for each in found if each["involvedObject"].get("name") == node.name}
+    events = node.plane.client.list_all("Event")
+    return {event["reason"] for event in events if event["involvedObject"].get("name") == node.name}

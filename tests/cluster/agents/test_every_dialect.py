@@ -61,6 +61,16 @@ def test_all_of_them_at_once(site: Site) -> None:
     assert not set(alone) & set(others)
 
 
+def test_a_share_in_percent_without_a_number_of_cards_is_of_one_card(site: Site) -> None:
+    """The kubelet asks the agent by the percentages, too: the container sees its share."""
+    limits = {"partage.dev/memory-percent": 20, "partage.dev/compute-percent": 33}
+    site.create(_asking("first", limits))
+    (pod,) = site.running("first")
+    ((uuid, share),) = sites.shares(pod).items()
+    assert share["compute_percent"] == 33
+    assert site.cards("first") == {uuid: share["memory_mib"]}
+
+
 def test_a_percentage_of_t9k_is_advice_unless_the_node_enforces_it(site: Site) -> None:
     """As its documentation has it; the container is told, and sees the card."""
     site.create(_asking("percent", {"tensorstack.dev/nvidia-gpu-percent": 25}))
@@ -76,9 +86,9 @@ def test_a_whole_node(site: Site) -> None:
     """T9k's third mode: all cards of one node, and nobody else there."""
     site.create(_asking("node", {"tensorstack.dev/nvidia-gpu-node": 1}))
     (pod,) = site.running("node")
-    there = site.node(pod["spec"]["nodeName"]).cards
-    assert there is not None
-    assert site.cards("node").keys() == set(there.uuids)
+    cards = site.node(pod["spec"]["nodeName"]).cards
+    assert cards is not None
+    assert site.cards("node").keys() == set(cards.uuids)
     assert site.environment("node")["NVIDIA_VISIBLE_DEVICES"] == "all"
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from cluster import api, objects
-from cluster.node import Node
+from cluster.node.node import Node
 from partage.core.quantities import MIB
 from tests.cluster import making
 from tests.cluster.agents import site as sites
@@ -23,7 +23,7 @@ NEW = 24
 def _agent(site: Site, node: Node) -> None:
     agent = site.agent(node.name)
     agent.kill()
-    time.sleep(0.3)
+    time.sleep(0.3)  # some pods are to start while there is none
     agent.start(ready=False)
 
 

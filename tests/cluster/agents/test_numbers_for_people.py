@@ -31,9 +31,9 @@ def test_what_containers_were_granted_and_use(site: Site) -> None:
     refused = "container_allocations_refused_total"
     making.eventually(lambda: _value(site, node, refused, "holding") == 1)
     assert _value(site, node, "container_memory_peak_bytes", "holding") >= used
-    there = pods["quiet"]["spec"]["nodeName"]
-    assert _value(site, there, "container_memory_granted_bytes", "quiet") == 3072 * MIB
-    assert _value(site, there, "container_memory_used_bytes", "quiet") == 0
+    node = pods["quiet"]["spec"]["nodeName"]
+    assert _value(site, node, "container_memory_granted_bytes", "quiet") == 3072 * MIB
+    assert _value(site, node, "container_memory_used_bytes", "quiet") == 0
 
 
 def test_compute_that_was_asked_for_and_got(site: Site) -> None:
@@ -75,6 +75,6 @@ def _said(*arguments: str) -> str:
 def _value(site: Site, node: str, metric: str, pod: str) -> float:
     """One number of the agent's metrics; missing is an error."""
     page = site.agent(node).metrics()
-    found = re.search(rf'^partage_{metric}{{[^}}]*pod="{pod}"[^}}]*}} (\S+)$', page, re.MULTILINE)
-    assert found is not None, page
-    return float(found[1])
+    match = re.search(rf'^partage_{metric}{{[^}}]*pod="{pod}"[^}}]*}} (\S+)$', page, re.MULTILINE)
+    assert match is not None, page
+    return float(match[1])

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from cluster import objects
-from cluster.agenting import Agent
-from cluster.node import Node
+from cluster import api, objects
+from cluster.node.node import Node
+from cluster.partage_processes import extender_process
+from cluster.partage_processes.agent_process import Agent
 from tests.cluster import making, whole_cards
 
 MEMORY = "aliyun.com/gpu-mem"
@@ -67,9 +69,51 @@ def test_nvidias_own_plugin_keeps_its_resource(third: Node, agent: Agent) -> Non
         making.eventually(lambda: _allocatable(third, MEMORY) == 16)
         assert "served by another plugin" in agent.log()
         assert _allocatable(third, "nvidia.com/gpu") == 2
-    found = third.plane.client.list_all("Event")
-    about = [each["message"] for each in found if each["involvedObject"].get("name") == third.name]
+    events = third.plane.client.list_all("Event")
+    about = [
+        event["message"] for event in events if event["involvedObject"].get("name") == third.name
+    ]
     assert any("nvidia.com/gpu" in text for text in about)
+
+
+@pytest.mark.parametrize("third", ["2x8GiB"], indirect=True)
+def test_what_nvidias_plugin_gave_away_is_recorded_and_left_alone(
+    third: Node, agent: Agent, tmp_path: Path
+) -> None:
+    """Of two cards it has given one; a share goes to the other, and a second one waits for room."""
+    assert third.cards is not None
+    client, whole = third.plane.client, objects.container(limits={"nvidia.com/gpu": 1})
+    extender = extender_process.Extender(tmp_path, third.plane.kubeconfig)
+    with whole_cards.WholeCards(third, third.cards.uuids):
+        making.eventually(lambda: _allocatable(third, "nvidia.com/gpu") == 2)
+        client.create(objects.running_pod("theirs", whole, node_name=third.name))
+        making.eventually(lambda: client.get("Pod", "theirs")["status"]["phase"] == "Running")
+        agent.start()
+        making.eventually(lambda: making.GRANT in making.written(client.get("Pod", "theirs")))
+        (theirs,) = _cards(client.get("Pod", "theirs"))
+        try:
+            extender.start()
+            advertised = [MEMORY, "nvidia.com/gpu"]
+            making.schedule(third.plane, extender.port, advertised=advertised)
+            selector = {"kubernetes.io/hostname": third.name}
+            for name in ("ours", "late"):
+                share = objects.running_pod(name, objects.container(limits={MEMORY: 6}))
+                share["spec"]["nodeSelector"] = selector
+                client.create(share)
+            making.eventually(lambda: making.node_of(third.plane, "ours"))
+            (ours,) = _cards(client.get("Pod", "ours"))
+            making.told(third.plane, "late", "no GPU has enough free memory")
+        finally:
+            extender.close()
+            third.plane.stop_scheduler()
+            for name in ("theirs", "ours", "late"):
+                client.delete("Pod", name, grace_seconds=0)
+    assert {theirs, ours} == set(third.cards.uuids)
+
+
+def _cards(pod: api.Object) -> list[str]:
+    grant = making.grant(pod)
+    return [share["uuid"] for container in grant["containers"] for share in container["shares"]]
 
 
 @pytest.mark.parametrize("third", [""], indirect=True)

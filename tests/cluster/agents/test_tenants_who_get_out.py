@@ -58,10 +58,10 @@ def pair(site: Site, tmp_path: Path) -> Iterator[str]:
     """Two pods on one card, one of 2 GiB that wants more, and one of 8 GiB; their node."""
     site.client.create(escapes.config_map(tmp_path))
     where = site.nodes[0].name  # its cards have 16 GiB
-    there: dict[str, Any] = {"nodeSelector": {"kubernetes.io/hostname": where}}
+    on_one_node: dict[str, Any] = {"nodeSelector": {"kubernetes.io/hostname": where}}
     site.create(
-        escapes.pod("greedy", {MEMORY: 2}, **there),
-        objects.running_pod("neighbour", objects.container(limits={MEMORY: 8}), **there),
+        escapes.pod("greedy", {MEMORY: 2}, **on_one_node),
+        objects.running_pod("neighbour", objects.container(limits={MEMORY: 8}), **on_one_node),
     )
     first, second = site.running("greedy", "neighbour")
     assert shares(first).keys() == shares(second).keys()
@@ -98,10 +98,10 @@ def test_it_is_ended_and_its_neighbour_gets_its_share(
     assert escape.done.stdout == "held\n"
     _say(capsys, f"from its start with {EXCESS_MIB} MiB to its end: {escape.took_s:.2f} s")
     assert site.said("neighbour", "gpu", "try", "7900") == "held\n"
-    making.eventually(lambda: any("it was ended" in each for each in site.events("greedy")))
-    (told,) = [each for each in site.events("greedy") if "outside its fence" in each]
-    assert "13256 MiB" in told
-    assert not any("fence" in each for each in site.events("neighbour"))
+    making.eventually(lambda: any("it was ended" in text for text in site.events("greedy")))
+    (message,) = [text for text in site.events("greedy") if "outside its fence" in text]
+    assert "13256 MiB" in message
+    assert not any("fence" in text for text in site.events("neighbour"))
     assert site.pod("greedy")["status"]["containerStatuses"][0]["restartCount"] == 0
     counted = 'partage_outside_fence_total{found="excess",then="end"} '
     assert counted in site.agent(pair).metrics()
@@ -155,6 +155,6 @@ def test_its_fenced_processes_are_paused_where_that_was_chosen(site: Site, pair:
     escape = Escape(site, "greedy")
     making.eventually(lambda: _row(site, pair)["paused"], patience_s=60)
     assert not escape.ended()
-    making.eventually(lambda: any("is paused" in each for each in site.events("greedy")))
+    making.eventually(lambda: any("is paused" in text for text in site.events("greedy")))
     _label(site, pair, "end")
     escape.wait()

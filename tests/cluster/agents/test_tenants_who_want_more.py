@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from cluster import api, images, objects
+from cluster import api, objects
+from cluster.node import container_image
 from tests.cluster import making
 from tests.cluster.agents.site import Site
 
@@ -54,7 +55,7 @@ def test_the_environment_and_children(site: Site, before: tuple[str, ...]) -> No
 def test_a_lookup_past_what_is_preloaded(site: Site, file: str) -> None:
     """The libc's own dlsym is in nobody's way, and ours is in the driver's place."""
     _run(site, "tenant", objects.container(limits=SHARE))
-    name = f"{images.libraries_folder()}/libcuda.so.1" if file == "by its path" else file
+    name = f"{container_image.libraries_folder()}/libcuda.so.1" if file == "by its path" else file
     done = site.exec("tenant", "gpu", "apart", TOO_MUCH, name)
     assert (done.returncode, done.stdout) == REFUSED
     assert site.said("tenant", "gpu", "apart", "1000", name) == "held\n"

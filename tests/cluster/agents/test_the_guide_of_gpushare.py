@@ -87,11 +87,11 @@ def _assigned(site: Site, pod: api.Object) -> api.Object:
     name, before = pod["metadata"]["name"], making.written(pod)
 
     def check() -> api.Object | None:
-        found = site.pod(name)
-        done = making.written(found)["ALIYUN_COM_GPU_MEM_ASSIGNED"] == "true"
-        return found if done and sites.fence(found, "binpack-1") == "hook" else None
+        pod_now = site.pod(name)
+        done = making.written(pod_now)["ALIYUN_COM_GPU_MEM_ASSIGNED"] == "true"
+        return pod_now if done and sites.fence(pod_now, "binpack-1") == "hook" else None
 
-    found: api.Object = making.eventually(check)
+    assigned: api.Object = making.eventually(check)
     time = "ALIYUN_COM_GPU_MEM_ASSUME_TIME"
-    assert making.written(found)[time] == before[time]
-    return found
+    assert making.written(assigned)[time] == before[time]
+    return assigned

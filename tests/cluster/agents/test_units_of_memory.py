@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cluster import objects
-from cluster.agenting import Agent
+from cluster.partage_processes.agent_process import Agent
 from tests.cluster import making
 from tests.cluster.agents import site as sites
 from tests.cluster.agents.site import Site
@@ -44,8 +44,10 @@ def test_nodes_that_differ_are_told_and_containers_keep_their_unit(
 
     site.agent(node.name).kill()
     in_mib.start()
-    told = making.eventually(lambda: _told(site, node.name))
-    assert f"node {node.name} counts {MEMORY} in MiB, and node {site.nodes[0].name} in GiB" in told
+    message = making.eventually(lambda: _told(site, node.name))
+    assert (
+        f"node {node.name} counts {MEMORY} in MiB, and node {site.nodes[0].name} in GiB" in message
+    )
     problem = f"it counts {MEMORY} in MiB, and the cluster in GiB"
     making.eventually(lambda: problem in _inspected(site))  # when the kubelet has told its amounts
 
@@ -58,12 +60,12 @@ def test_nodes_that_differ_are_told_and_containers_keep_their_unit(
 
 
 def _told(site: Site, node: str) -> str:
-    found = [
-        each["message"]
-        for each in site.client.list_all("Event")
-        if (each["reason"], each["involvedObject"]["name"]) == ("MemoryUnitsDiffer", node)
+    messages = [
+        event["message"]
+        for event in site.client.list_all("Event")
+        if (event["reason"], event["involvedObject"]["name"]) == ("MemoryUnitsDiffer", node)
     ]
-    return str(found[0]) if found else ""
+    return str(messages[0]) if messages else ""
 
 
 def _inspected(site: Site) -> str:

@@ -11,8 +11,8 @@ import os
 import sys
 from typing import Any
 
-from tests.native.clients import sim_telling
-from tests.native.clients.sim_telling import FITS, TOO_MUCH
+from tests.native.clients import client_reports
+from tests.native.clients.client_reports import FITS, TOO_MUCH
 
 FLOAT_BYTES = 4
 
@@ -32,11 +32,11 @@ def main() -> None:
     ti = importlib.import_module("taichi")
     ti.init(arch=ti.cuda, offline_cache=False)
     kept = field(ti, FITS)
-    refused = sim_telling.refused(lambda: ti.ndarray(ti.f32, shape=TOO_MUCH // FLOAT_BYTES))
+    refused = client_reports.refused(lambda: ti.ndarray(ti.f32, shape=TOO_MUCH // FLOAT_BYTES))
     after = field(ti, 1 << 20)
     holds = kept.shape == (FITS // FLOAT_BYTES,) and after.shape == ((1 << 20) // FLOAT_BYTES,)
     sys.stdout = os.fdopen(report, "w")
-    sim_telling.tell(on=str(ti.cfg.arch), refused=refused, holds=holds)
+    client_reports.tell(on=str(ti.cfg.arch), refused=refused, holds=holds)
 
 
 if __name__ == "__main__":

@@ -5,21 +5,21 @@ from __future__ import annotations
 from tinygrad.device import Device
 from tinygrad.tensor import Tensor
 
-from tests.native.clients import sim_telling
-from tests.native.clients.sim_telling import FITS, TOO_MUCH
+from tests.native.clients import client_reports
+from tests.native.clients.client_reports import FITS, TOO_MUCH
 
 
 def main() -> None:
     """Take, be refused, and go on."""
     allocator = Device["CUDA"].allocator
     kept = allocator.alloc(FITS)
-    refused = sim_telling.refused(lambda: allocator.alloc(TOO_MUCH))
+    refused = client_reports.refused(lambda: allocator.alloc(TOO_MUCH))
     went = [1.0, 2.0, 3.0]
     came = Tensor(went, device="CUDA").realize()
     (
         came + came
     ).realize()  # by a kernel that tinygrad compiles, and the simulated card does not run
-    sim_telling.tell(on=str(Device["CUDA"].device), refused=refused, holds=came.tolist() == went)
+    client_reports.tell(on=str(Device["CUDA"].device), refused=refused, holds=came.tolist() == went)
     allocator.free(kept, FITS)
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from cuda.bindings import driver
 
-from tests.native.clients import sim_telling
-from tests.native.clients.sim_telling import FITS, LAUNCHES, TOO_MUCH
+from tests.native.clients import client_reports
+from tests.native.clients.client_reports import FITS, LAUNCHES, TOO_MUCH
 
 IMAGE = b""".version 8.0
 .target sm_80
@@ -64,9 +64,9 @@ def main() -> None:
     ok(driver.cuMemFreeAsync(ok(driver.cuMemAllocAsync(FITS, stream)), stream))
     ok(driver.cuStreamSynchronize(stream))
     computed = added(ok(driver.cuModuleGetFunction(module, b"vadd")), stream)
-    refused = sim_telling.refused(lambda: ok(driver.cuMemAlloc(TOO_MUCH)))
-    refused_async = sim_telling.refused(lambda: ok(driver.cuMemAllocAsync(TOO_MUCH, stream)))
-    sim_telling.tell(
+    refused = client_reports.refused(lambda: ok(driver.cuMemAlloc(TOO_MUCH)))
+    refused_async = client_reports.refused(lambda: ok(driver.cuMemAllocAsync(TOO_MUCH, stream)))
+    client_reports.tell(
         name=ok(driver.cuDeviceGetName(96, device)).split(b"\0")[0].decode(),
         total=total,
         whole=ok(driver.cuDeviceTotalMem(device)),

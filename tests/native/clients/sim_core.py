@@ -19,8 +19,8 @@ from cuda.core import (
     system,
 )
 
-from tests.native.clients import sim_telling
-from tests.native.clients.sim_telling import FITS, LAUNCHES, TOO_MUCH
+from tests.native.clients import client_reports
+from tests.native.clients.client_reports import FITS, LAUNCHES, TOO_MUCH
 
 CODE = """
 extern "C" __global__ void vadd(const float *a, const float *b, float *sum, int count)
@@ -78,13 +78,13 @@ def main() -> None:
     computed, took_ms = added(kernel, device, stream)
     # Only asked for what it cannot have: cuda.core 1.2 does not release what it maps, ever.
     mapped = VirtualMemoryResource(device)
-    sim_telling.tell(
+    client_reports.tell(
         name=device.name,
         total=system.Device(index=0).memory_info.total,
         computed=computed,
         took_ms=took_ms,
-        refused=sim_telling.refused(lambda: device.allocate(TOO_MUCH, stream=stream)),
-        refused_too=[sim_telling.refused(lambda: mapped.allocate(TOO_MUCH, stream=stream))],
+        refused=client_reports.refused(lambda: device.allocate(TOO_MUCH, stream=stream)),
+        refused_too=[client_reports.refused(lambda: mapped.allocate(TOO_MUCH, stream=stream))],
         given_back=used_bytes(device) == before,
     )
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from tests.native.clients import sim_telling
-from tests.native.clients.sim_telling import FITS, LAUNCHES, TOO_MUCH
+from tests.native.clients import client_reports
+from tests.native.clients.client_reports import FITS, LAUNCHES, TOO_MUCH
 
 cuda: Any = importlib.import_module("numba.cuda")  # numba-cuda's, of which type checkers know not
 
@@ -35,7 +35,7 @@ def launched(values: np.ndarray[Any, Any]) -> bool:
     cuda.synchronize()
     result.copy_to_device(other)
     went, came = (values, values[::-1]), (one.copy_to_host(), result.copy_to_host())
-    return all((there == back).all() for there, back in zip(went, came, strict=True))
+    return all((sent == back).all() for sent, back in zip(went, came, strict=True))
 
 
 def main() -> None:
@@ -47,11 +47,11 @@ def main() -> None:
     freed.clear()
     before, total = context.get_memory_info()
     kept = cuda.device_array(FITS, dtype=np.uint8)
-    refused = sim_telling.refused(lambda: cuda.device_array(TOO_MUCH, dtype=np.uint8))
-    managed = sim_telling.refused(lambda: cuda.managed_array(TOO_MUCH, dtype=np.uint8))
+    refused = client_reports.refused(lambda: cuda.device_array(TOO_MUCH, dtype=np.uint8))
+    managed = client_reports.refused(lambda: cuda.managed_array(TOO_MUCH, dtype=np.uint8))
     del kept
     freed.clear()
-    sim_telling.tell(
+    client_reports.tell(
         name=cuda.get_current_device().name,
         total=total,
         compiled=add.inspect_asm(next(iter(add.signatures))).count(".entry"),

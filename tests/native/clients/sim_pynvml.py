@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pynvml
 
-from tests.native.clients import sim_telling
+from tests.native.clients import client_reports
 
 
 def main() -> None:
@@ -13,14 +13,14 @@ def main() -> None:
     card = pynvml.nvmlDeviceGetHandleByIndex(0)
     memory = pynvml.nvmlDeviceGetMemoryInfo(card, version=pynvml.nvmlMemory_v2)
     processes = pynvml.nvmlDeviceGetComputeRunningProcesses(card)
-    sim_telling.tell(
+    client_reports.tell(
         name=pynvml.nvmlDeviceGetName(card),
         uuid=pynvml.nvmlDeviceGetUUID(card),
         total=pynvml.nvmlDeviceGetMemoryInfo(card).total,
         total_v2=memory.total,
         used=memory.used,
-        processes={each.pid: each.usedGpuMemory for each in processes},
-        refused=sim_telling.refused(lambda: pynvml.nvmlDeviceGetHandleByIndex(99)),
+        processes={process.pid: process.usedGpuMemory for process in processes},
+        refused=client_reports.refused(lambda: pynvml.nvmlDeviceGetHandleByIndex(99)),
     )
     pynvml.nvmlShutdown()
 

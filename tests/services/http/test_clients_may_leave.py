@@ -11,16 +11,16 @@ import aiohttp
 import pytest
 
 from partage.services.http import allowances
-from tests.services.http import serving
+from tests.services.http import http_site
 
 
 @pytest.mark.parametrize("how", ["close", "reset", "half"])
 async def test_a_client_that_leaves_before_its_answer(how: str) -> None:
     """What it asked for goes on; somebody is told, once, with the path and how long it waited."""
-    site = serving.Site()
-    async with serving.served(site) as (_, port):
+    site = http_site.Site()
+    async with http_site.served(site) as (_, port):
         client = socket.create_connection(("127.0.0.1", port))
-        client.sendall(serving.post("/later", b"bind"))
+        client.sendall(http_site.post("/later", b"bind"))
         await site.begun.wait()
         if how == "reset":
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -28,10 +28,10 @@ async def test_a_client_that_leaves_before_its_answer(how: str) -> None:
             client.shutdown(socket.SHUT_WR)
         else:
             client.close()
-        await serving.until(lambda: site.gone)
+        await http_site.until(lambda: site.gone)
         assert site.ended == []
         site.go_on.set()
-        await serving.until(lambda: site.ended)
+        await http_site.until(lambda: site.ended)
         assert site.ended == [b"bind"]
         if how == "half":
             assert b"later bind" in await asyncio.to_thread(client.recv, 4096)
@@ -42,59 +42,59 @@ async def test_a_client_that_leaves_before_its_answer(how: str) -> None:
 
 async def test_a_client_that_times_out() -> None:
     """The one that is meant: kube-scheduler, which gave up."""
-    site = serving.Site()
-    async with serving.served(site) as (_, port), aiohttp.ClientSession() as session:
+    site = http_site.Site()
+    async with http_site.served(site) as (_, port), aiohttp.ClientSession() as session:
         patience = aiohttp.ClientTimeout(total=0.05)
         with pytest.raises(TimeoutError):
             await session.post(f"http://127.0.0.1:{port}/later", data=b"x", timeout=patience)
-        await serving.until(lambda: site.gone)
+        await http_site.until(lambda: site.gone)
         assert site.gone[0].waited_s >= 0.04
 
 
 async def test_a_client_that_has_its_answer_is_not_missed() -> None:
     """Nobody is told of an ordinary end."""
-    site = serving.Site()
+    site = http_site.Site()
     site.go_on.set()
-    async with serving.asking(site) as raw:
-        await raw.send(serving.post("/later", b"x"))
+    async with http_site.asking(site) as raw:
+        await raw.send(http_site.post("/later", b"x"))
         await raw.answer()
     assert site.gone == []
 
 
 async def test_half_a_request_behind_another_does_not_hide_that_a_client_left() -> None:
     """Reading goes on while something is under way, and that half is never begun."""
-    site = serving.Site()
-    async with serving.served(site) as (server, port):
-        async with serving.connected(port) as raw:
-            await raw.send(serving.post("/later", b"a") + serving.post("/echo", b"bcd")[:-1])
+    site = http_site.Site()
+    async with http_site.served(site) as (server, port):
+        async with http_site.connected(port) as raw:
+            await raw.send(http_site.post("/later", b"a") + http_site.post("/echo", b"bcd")[:-1])
             await site.begun.wait()
             raw.writer.transport.abort()
-        await serving.until(lambda: site.gone)
+        await http_site.until(lambda: site.gone)
         assert [gone.path for gone in site.gone] == ["/later"]
         site.go_on.set()
-        await serving.until(lambda: not server.connections)
-    assert (site.asked, site.ended) == ([], [b"a"])
+        await http_site.until(lambda: not server.connections)
+    assert (site.bodies, site.ended) == ([], [b"a"])
 
 
 async def test_a_body_that_is_cut_off() -> None:
     """Half a request is none."""
-    site = serving.Site()
-    async with serving.asking(site) as raw:
-        await raw.send(serving.post("/echo", b"x" * 100)[:-1])
+    site = http_site.Site()
+    async with http_site.asking(site) as raw:
+        await raw.send(http_site.post("/echo", b"x" * 100)[:-1])
         raw.writer.write_eof()
         assert await raw.rest() == b""
-    assert site.asked == []
+    assert site.bodies == []
 
 
 async def test_at_the_end_what_was_asked_is_answered() -> None:
     """Idle clients are sent away at once, and nobody new is let in."""
-    site = serving.Site()
+    site = http_site.Site()
     async with (
-        serving.served(site) as (server, port),
-        serving.connected(port) as idle,
-        serving.connected(port) as busy,
+        http_site.served(site) as (server, port),
+        http_site.connected(port) as idle,
+        http_site.connected(port) as busy,
     ):
-        await busy.send(serving.post("/later", b"x"))
+        await busy.send(http_site.post("/later", b"x"))
         await site.begun.wait()
         closing = asyncio.create_task(server.close())
         assert await idle.rest() == b""
@@ -109,14 +109,15 @@ async def test_at_the_end_what_was_asked_is_answered() -> None:
 
 async def test_at_the_end_a_bind_goes_on_without_its_client() -> None:
     """It may be written already, so its outcome has to be learned."""
-    site = serving.Site()
-    async with serving.served(site) as (server, port):
-        async with serving.connected(port) as raw:
-            await raw.send(serving.post("/later", b"x"))
+    site = http_site.Site()
+    async with http_site.served(site) as (server, port):
+        async with http_site.connected(port) as raw:
+            await raw.send(http_site.post("/later", b"x"))
             await site.begun.wait()
-        await serving.until(lambda: site.gone)
+        await http_site.until(lambda: site.gone)
         closing = asyncio.create_task(server.close())
-        await asyncio.sleep(0.02)
+        with pytest.raises(OSError, match="Connect"):  # it no longer listens
+            await asyncio.open_connection("127.0.0.1", port)
         assert not closing.done()
         site.go_on.set()
         await closing
@@ -125,10 +126,10 @@ async def test_at_the_end_a_bind_goes_on_without_its_client() -> None:
 
 async def test_at_the_end_nobody_is_waited_for_longer_than_the_grace() -> None:
     """What takes longer is broken off."""
-    site = serving.Site()
-    async with serving.served(site, allowances.Limits(grace_s=0.05)) as (server, port):
-        async with serving.connected(port) as raw:
-            await raw.send(serving.post("/later", b"x"))
+    site = http_site.Site()
+    async with http_site.served(site, allowances.Limits(grace_s=0.05)) as (server, port):
+        async with http_site.connected(port) as raw:
+            await raw.send(http_site.post("/later", b"x"))
             await site.begun.wait()
             await server.close()
             with contextlib.suppress(ConnectionError):

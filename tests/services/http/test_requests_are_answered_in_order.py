@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from partage.services.http import allowances
 from tests.leaving_out import leave_out
-from tests.services.http import serving
+from tests.services.http import http_site
 
 
 async def test_many_requests_on_one_connection() -> None:
@@ -35,31 +35,31 @@ async def test_many_requests_on_one_connection() -> None:
         assert connection.sock is own
         connection.close()
 
-    async with serving.served(serving.Site()) as (_, port):
+    async with http_site.served(http_site.Site()) as (_, port):
         await asyncio.to_thread(ask, port)
 
 
 async def test_a_hundred_requests_sent_ahead() -> None:
     """All are answered, in their order, and others are answered meanwhile."""
-    site = serving.Site()
+    site = http_site.Site()
     bodies = [f"{number}".encode() for number in range(100)]
-    async with serving.served(site) as (_, port), serving.connected(port) as raw:
-        await raw.send(b"".join(serving.post("/echo", body) for body in bodies))
-        async with serving.connected(port) as other:
-            await other.send(serving.get("/fixed"))
+    async with http_site.served(site) as (_, port), http_site.connected(port) as raw:
+        await raw.send(b"".join(http_site.post("/echo", body) for body in bodies))
+        async with http_site.connected(port) as other:
+            await other.send(http_site.get("/fixed"))
             assert (await other.answer())[2] == b"fixed"
         assert [(await raw.answer())[2] for _ in bodies] == bodies
-    assert site.asked == bodies
+    assert site.bodies == bodies
 
 
 async def test_a_quick_request_waits_for_the_slow_one_before_it() -> None:
     """Order is what tells a client which answer is which."""
-    site = serving.Site()
-    async with serving.asking(site) as raw:
-        await raw.send(serving.post("/later", b"a") + serving.post("/echo", b"b"))
-        await raw.send(serving.post("/later", b"c") + serving.get("/fixed"))
+    site = http_site.Site()
+    async with http_site.asking(site) as raw:
+        await raw.send(http_site.post("/later", b"a") + http_site.post("/echo", b"b"))
+        await raw.send(http_site.post("/later", b"c") + http_site.get("/fixed"))
         await site.begun.wait()
-        assert site.asked == []
+        assert site.bodies == []
         site.go_on.set()
         answers = [(await raw.answer())[2] for _ in range(4)]
         assert answers == [b"later a", b"b", b"later c", b"fixed"]
@@ -67,9 +67,9 @@ async def test_a_quick_request_waits_for_the_slow_one_before_it() -> None:
 
 async def test_a_request_may_come_in_pieces_of_any_size() -> None:
     """Bytes come as the network likes."""
-    site = serving.Site()
-    async with serving.asking(site) as raw:
-        for byte in serving.post("/echo", b"body"):
+    site = http_site.Site()
+    async with http_site.asking(site) as raw:
+        for byte in http_site.post("/echo", b"body"):
             await raw.send(bytes([byte]))
             await asyncio.sleep(0)
         assert (await raw.answer())[2] == b"body"
@@ -83,10 +83,10 @@ async def test_a_request_may_come_in_pieces_of_any_size() -> None:
 )
 def test_any_bodies_cut_anywhere(bodies: list[bytes], cuts: list[int], *, chunked: bool) -> None:
     """What arrives is what was sent, however it was cut and whichever way its length is told."""
-    make = _in_chunks if chunked else lambda body: serving.post("/echo", body)
+    make = _in_chunks if chunked else lambda body: http_site.post("/echo", body)
 
     async def ask() -> list[bytes]:
-        async with serving.asking(serving.Site()) as raw:
+        async with http_site.asking(http_site.Site()) as raw:
             stream, at = b"".join(map(make, bodies)), 0
             for cut in cuts:
                 await raw.send(stream[at : at + cut])
@@ -112,8 +112,8 @@ async def test_a_body_of_unknown_length() -> None:
         for _ in range(3):
             yield b"piece"
 
-    site = serving.Site()
-    async with serving.served(site) as (_, port), aiohttp.ClientSession() as session:
+    site = http_site.Site()
+    async with http_site.served(site) as (_, port), aiohttp.ClientSession() as session:
         for _ in range(2):
             url = f"http://127.0.0.1:{port}/echo"
             async with session.post(url, data=pieces()) as answer:
@@ -123,10 +123,10 @@ async def test_a_body_of_unknown_length() -> None:
 async def test_a_client_that_asks_before_it_sends() -> None:
     """It is told to go on; or why not, and then its body never comes."""
     bounds = allowances.Limits(body_bytes=1000)
-    site = serving.Site()
-    async with serving.served(site, bounds) as (_, port):
-        async with serving.connected(port) as raw:
-            head, _, body = serving.post("/echo", b"body", "Expect: 100-continue").partition(
+    site = http_site.Site()
+    async with http_site.served(site, bounds) as (_, port):
+        async with http_site.connected(port) as raw:
+            head, _, body = http_site.post("/echo", b"body", "Expect: 100-continue").partition(
                 b"\r\n\r\n"
             )
             await raw.send(head + b"\r\n\r\n")
@@ -134,8 +134,8 @@ async def test_a_client_that_asks_before_it_sends() -> None:
             await raw.send(body)
             assert (await raw.answer())[2] == b"body"
         for path, length, status in (("/echo", 1001, 200), ("/nowhere", 4, 404)):
-            async with serving.connected(port) as raw:
-                head = serving.post(path, b"x" * length, "Expect: 100-continue")
+            async with http_site.connected(port) as raw:
+                head = http_site.post(path, b"x" * length, "Expect: 100-continue")
                 await raw.send(head.partition(b"\r\n\r\n")[0] + b"\r\n\r\n")
                 answer = await raw.answer()
                 assert answer[0] == status
@@ -145,7 +145,7 @@ async def test_a_client_that_asks_before_it_sends() -> None:
 
 async def test_paths_and_methods_that_are_not_served() -> None:
     """404, 405 with the methods that are, and HEAD wherever GET is."""
-    async with serving.asking(serving.Site()) as raw:
+    async with http_site.asking(http_site.Site()) as raw:
         for method, path, status, allow in (
             ("GET", "/nowhere", 404, None),
             ("GET", "/fixed/", 404, None),
@@ -157,10 +157,10 @@ async def test_paths_and_methods_that_are_not_served() -> None:
             ("POST", "/said/a/b", 405, "get"),
             ("OPTIONS", "*", 404, None),
         ):
-            await raw.send(serving.get(path, method=method))
+            await raw.send(http_site.get(path, method=method))
             answer = await raw.answer()
             assert (answer[0], answer[1].get("allow")) == (status, allow), path
-        await raw.send(serving.get("/fixed", method="HEAD") + serving.get("/fixed"))
+        await raw.send(http_site.get("/fixed", method="HEAD") + http_site.get("/fixed"))
         head = await raw.reader.readuntil(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 200")
         assert b"Content-Length: 5\r\n" in head
@@ -169,7 +169,7 @@ async def test_paths_and_methods_that_are_not_served() -> None:
 
 async def test_places_in_a_path() -> None:
     """Each is one segment; what is escaped in it does not divide it."""
-    async with serving.asking(serving.Site()) as raw:
+    async with http_site.asking(http_site.Site()) as raw:
         for path, said in (
             ("/said/a/b", ["a", "b"]),
             ("/said/%2e%2e/a%2Fb", ["..", "a/b"]),
@@ -178,33 +178,33 @@ async def test_places_in_a_path() -> None:
             ("/said//b", None),
             ("/said/%ff/b", None),
         ):
-            await raw.send(serving.get(path))
+            await raw.send(http_site.get(path))
             status, _, body = await raw.answer()
             assert (status == 200) == (said is not None), path
             assert said is None or json.loads(body) == said
 
 
 @pytest.mark.parametrize(
-    ("path", "method"), [("/broken", "sync"), ("/broken-later", "in a task")], ids=lambda each: each
+    ("path", "method"), [("/broken", "sync"), ("/broken-later", "in a task")], ids=lambda name: name
 )
 async def test_a_handler_that_raises(path: str, method: str) -> None:
     """Its route says so in its own form, and the connection goes on."""
-    async with serving.asking(serving.Site()) as raw:
-        await raw.send(serving.post(path, b"") + serving.post("/echo", b"next"))
+    async with http_site.asking(http_site.Site()) as raw:
+        await raw.send(http_site.post(path, b"") + http_site.post("/echo", b"next"))
         status, _, body = await raw.answer()
-        told = {"Error": "Partage failed inside; its log says how"}
-        assert (status, json.loads(body)) == (200, told)
+        expected = {"Error": "internal error of Partage; see its log"}
+        assert (status, json.loads(body)) == (200, expected)
         assert (await raw.answer())[2] == b"next"
 
 
 async def test_the_last_request_of_a_connection() -> None:
     """A client that says so, or that speaks HTTP/1.0, is answered and the connection closed."""
     for request in (
-        serving.post("/echo", b"x", "Connection: close"),
+        http_site.post("/echo", b"x", "Connection: close"),
         b"POST /echo HTTP/1.0\r\nContent-Length: 1\r\n\r\nx",
         b"POST /echo HTTP/1.0\r\nContent-Length: 1\r\nConnection: keep-alive\r\n\r\nx",
     ):
-        async with serving.asking(serving.Site()) as raw:
+        async with http_site.asking(http_site.Site()) as raw:
             await raw.send(request)
             status, headers, body = await raw.answer()
             assert (status, headers["connection"], body) == (200, "close", b"x")
@@ -231,5 +231,5 @@ async def test_curl(tmp_path: Path) -> None:
         assert curl("--http2", f"{url}/fixed") == b"fixed"
         assert curl(f"{url}/fixed", f"{url}/fixed") == b"fixedfixed"
 
-    async with serving.served(serving.Site()) as (_, port):
+    async with http_site.served(http_site.Site()) as (_, port):
         await asyncio.to_thread(ask, f"http://127.0.0.1:{port}")

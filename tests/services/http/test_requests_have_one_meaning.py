@@ -6,9 +6,9 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from tests.services.http import serving
+from tests.services.http import http_site
 
-_NEXT = serving.post("/echo", b"smuggled")
+_NEXT = http_site.post("/echo", b"smuggled")
 _CHUNKS = b"5\r\nhello\r\n0\r\n\r\n"
 
 
@@ -54,13 +54,13 @@ REFUSED = {
 @pytest.mark.parametrize("request_", REFUSED.values(), ids=REFUSED.keys())
 async def test_it_is_refused_and_nothing_after_it_is_read(request_: bytes) -> None:
     """Where its end lies is a matter of opinion, so the next one could be part of its body."""
-    site = serving.Site()
-    async with serving.asking(site) as raw:
-        await raw.send(serving.post("/echo", b"before") + request_ + _NEXT)
+    site = http_site.Site()
+    async with http_site.asking(site) as raw:
+        await raw.send(http_site.post("/echo", b"before") + request_ + _NEXT)
         raw.writer.write_eof()
         assert (await raw.answer())[2] == b"before"
         rest = await raw.rest()
-    assert site.asked == [b"before"], rest
+    assert site.bodies == [b"before"], rest
     assert rest.count(b"Content-Type") <= 1
     assert rest[9:10] in (b"4", b"5", b""), rest
 
@@ -72,12 +72,12 @@ async def test_it_is_refused_and_nothing_after_it_is_read(request_: bytes) -> No
 )
 async def test_garbage_never_breaks_the_server(garbage: bytes) -> None:
     """Whatever comes, who asks next on another connection is answered."""
-    site = serving.Site()
-    async with serving.served(site) as (_, port):
-        async with serving.connected(port) as raw:
+    site = http_site.Site()
+    async with http_site.served(site) as (_, port):
+        async with http_site.connected(port) as raw:
             await raw.send(garbage)
             raw.writer.write_eof()
             await raw.rest()
-        async with serving.connected(port) as raw:
-            await raw.send(serving.get("/fixed"))
+        async with http_site.connected(port) as raw:
+            await raw.send(http_site.get("/fixed"))
             assert (await raw.answer())[2] == b"fixed"

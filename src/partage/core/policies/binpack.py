@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from partage.core import demands
-from partage.core.plans import Plan
-from partage.core.policies import base
-from partage.core.rooms import NodeState, Room
-from partage.core.searching import Chosen
+from partage.core.placement.arrangement import Chosen
+from partage.core.placement.plans import Plan
+from partage.core.placement.rooms import NodeState, Room
+from partage.core.policies import contract
 
-_HALF = 1 << (base.KEY_BITS // 2)  # MiB; a node with a thousand TiB would still fit
+_HALF = 1 << (contract.KEY_BITS // 2)  # MiB; a node with a thousand TiB would still fit
 
 
 class Binpack:
@@ -36,12 +36,12 @@ class Binpack:
 def tightness(state: NodeState, chosen: Chosen) -> int:
     """Free memory of the chosen cards first, of the whole node second (CPU if no card is asked)."""
     if not chosen:
-        return min(max(state.node.free_cpu_milli or 0, 0), base.LARGEST_KEY)
+        return min(max(state.node.free_cpu_milli or 0, 0), contract.LARGEST_KEY)
     if len(chosen) == 1:
         positions: Iterable[int] = chosen[0]
     else:
         positions = {position for positions in chosen for position in positions}
-    here = 0
+    free_mib = 0
     for position in positions:
-        here += state.rooms[position].free_mib
-    return here * _HALF + max(state.free_mib, 0)
+        free_mib += state.rooms[position].free_mib
+    return free_mib * _HALF + max(state.free_mib, 0)

@@ -73,8 +73,8 @@ def _taken(
     if not sum(needed):
         return 0.0
     # All come together, so when CPU runs out, the same part of either demand has come.
-    asked = (per_card_milli + rivals_per_card_milli) * worth
-    come = min(1.0, (sum(needed) + spare) / asked)
+    asked_milli = (per_card_milli + rivals_per_card_milli) * worth
+    come = min(1.0, (sum(needed) + spare) / asked_milli)
     return min(1.0, (come * rivals_per_card_milli * worth - spare) / sum(needed))
 
 
@@ -82,14 +82,14 @@ class _Rivals:
     """What pods without cards ask for."""
 
     def __init__(self, loads: Iterable[stranding.Load]) -> None:
-        asked: dict[int, float] = {}
+        by_size: dict[int, float] = {}
         for cards, cpu_milli, count in loads:
             if not cards and cpu_milli > 0:
-                asked[cpu_milli] = asked.get(cpu_milli, 0.0) + cpu_milli * count
-        self.sizes_milli = sorted(asked)
-        self.cpu_milli = sum(asked.values())
-        sums = itertools.accumulate((asked[size] for size in self.sizes_milli), initial=0.0)
-        self._shares = [cpu / self.cpu_milli if asked else 0.0 for cpu in sums]
+                by_size[cpu_milli] = by_size.get(cpu_milli, 0.0) + cpu_milli * count
+        self.sizes_milli = sorted(by_size)
+        self.cpu_milli = sum(by_size.values())
+        sums = itertools.accumulate((by_size[size] for size in self.sizes_milli), initial=0.0)
+        self._shares = [cpu / self.cpu_milli if by_size else 0.0 for cpu in sums]
 
     def fitting(self, free_cpu_milli: int) -> float:
         """The share of their demand that comes in pieces which fit, 0 to 1."""

@@ -3,8 +3,8 @@
 A placement costs what the free pieces of its cards lose in value (:mod:`.prices`), plus what the
 node will strand for want of CPU because of it (:mod:`.stranding`; :mod:`.contention` where pods
 without cards take CPU, too), plus a surcharge on models that others will need (:mod:`.scarcity`).
-Losses that are nearly equal count as equal, and then the node
-with the least free room wins, which keeps whole nodes free without saying so.
+Losses that are nearly equal count as equal, and then the node with the least free room wins, which
+keeps whole nodes free.
 
 The policy itself is fixed: opinions come as an immutable Lesson, made from the mix of pods that
 arrived. Making one takes milliseconds and is the caller's to do off the path of a decision.
@@ -16,12 +16,13 @@ from collections.abc import Iterable
 
 import msgspec
 
-from partage.core import cards, demands, plans
-from partage.core.mixes import Mix
-from partage.core.plans import Part, Plan
-from partage.core.policies import base, contention, prices, scarcity, stranding
-from partage.core.rooms import NodeState, Room
-from partage.core.searching import Chosen
+from partage.core import cards, demands
+from partage.core.demand_mix import Mix
+from partage.core.placement import plans
+from partage.core.placement.arrangement import Chosen
+from partage.core.placement.plans import Part, Plan
+from partage.core.placement.rooms import NodeState, Room
+from partage.core.policies import contention, contract, prices, scarcity, stranding
 
 _BUCKETS_PER_CARD = 12.5  # losses within 0.08 cards are nearly equal
 _CONTENDED_BUCKETS_PER_CARD = 50.0  # where CPU is short, keeping whole nodes free matters less
@@ -82,7 +83,9 @@ class Priced:
         if free_cpu is not None:
             left_cpu = free_cpu - pod.cpu_milli
             if left_cpu < 0:
-                return base.LARGEST_KEY  # last, not out: whether CPU is short is not ours to say
+                return (
+                    contract.LARGEST_KEY
+                )  # last, not out: whether CPU is short is not ours to say
             change = self._stranded(worth - spent, left_cpu) - stranded
             loss += change if change > 0 else change * _RELIEF
         bucket = int(loss * self._buckets + _MOST_BUCKETS)
@@ -105,8 +108,8 @@ _Digest = tuple[Priced, float, int, int | None, float]  # whose, worth, free, CP
 
 def learn(mix: Mix, states: Iterable[NodeState]) -> Lesson:
     """A lesson from what arrived, for the cards that are there."""
-    known = list(states)
-    sizes = _commonest_sizes(known)
+    nodes = list(states)
+    sizes = _commonest_sizes(nodes)
     arrived = [(plans.Plan(pod), count) for pod, count in mix]
     reference = sizes[0] if sizes else 1
     loads = [(_cards(plan, reference), plan.pod.cpu_milli, count) for plan, count in arrived]
@@ -114,8 +117,8 @@ def learn(mix: Mix, states: Iterable[NodeState]) -> Lesson:
     return Lesson(
         values=values,
         cpu=stranding.learn(loads),
-        scarce=_scarce(known, arrived, reference),
-        contended=contention.learn(loads, _node_rooms(known, values)),
+        scarce=_scarce(nodes, arrived, reference),
+        contended=contention.learn(loads, _node_rooms(nodes, values)),
     )
 
 
@@ -156,7 +159,7 @@ def _micro(values: prices.Values) -> list[int]:
 def _commonest_sizes(states: list[NodeState]) -> list[int]:
     counts: dict[int, int] = {}
     for state in states:
-        for room in state.rooms:
+        for room in (room for room in state.rooms if not room.card.whole_only):
             counts[room.memory_mib] = counts.get(room.memory_mib, 0) + 1
     return sorted(counts, key=lambda size: -counts[size])[:_MOST_SIZES]
 
@@ -192,11 +195,13 @@ def _scarce(
     for state in states:
         for room in state.open_rooms:
             rooms[room.card.model] = rooms.get(room.card.model, 0.0) + room.free_percent
-    asked: dict[scarcity.Models, float] = {}
+    demand_by_models: dict[scarcity.Models, float] = {}
     for plan, count in arrived:
         accepted = frozenset(rooms)
         for container in plan.pod.containers:
             demand = container.demand
             accepted = frozenset(m for m in accepted if plans.model_accepted(demand, m))
-        asked[accepted] = asked.get(accepted, 0.0) + count * _cards(plan, card_mib)
-    return scarcity.scarcities(rooms, asked)
+        demand_by_models[accepted] = demand_by_models.get(accepted, 0.0) + count * _cards(
+            plan, card_mib
+        )
+    return scarcity.scarcities(rooms, demand_by_models)

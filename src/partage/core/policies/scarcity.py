@@ -20,55 +20,61 @@ Models = frozenset[str]
 _MOST_SETS = 10  # unions are enumerated, so only the sets asked for most take part
 
 
-def scarcities(rooms: Mapping[str, float], asked: Mapping[Models, float]) -> dict[str, float]:
+def scarcities(
+    rooms: Mapping[str, float], demand_by_models: Mapping[Models, float]
+) -> dict[str, float]:
     """How scarce each model is, 0 (plenty) to 1, by its room and the sets that are asked for."""
-    levels = _levels(dict(rooms), _commonest(asked, frozenset(rooms)))
+    levels = _levels(dict(rooms), _commonest(demand_by_models, frozenset(rooms)))
     lowest = min(levels.values(), default=0.0)
     return {model: 1 - lowest / level if level > 0 else 0.0 for model, level in levels.items()}
 
 
-def _commonest(asked: Mapping[Models, float], known: Models) -> dict[Models, float]:
+def _commonest(demand_by_models: Mapping[Models, float], all_models: Models) -> dict[Models, float]:
     """The sets asked for most; the rarer ones count as pods that take anything."""
     sets: dict[Models, float] = {}
-    ordered = sorted(asked.items(), key=lambda entry: -entry[1])
+    ordered = sorted(demand_by_models.items(), key=lambda entry: -entry[1])
     for place, (models, demand) in enumerate(ordered):
-        group = models & known if place < _MOST_SETS else known
+        group = models & all_models if place < _MOST_SETS else all_models
         if group:
             sets[group] = sets.get(group, 0.0) + demand
     return sets
 
 
-def _levels(rooms: dict[str, float], asked: dict[Models, float]) -> dict[str, float]:
+def _levels(rooms: dict[str, float], demand_by_models: dict[Models, float]) -> dict[str, float]:
     levels: dict[str, float] = {}
     while rooms:
-        group, level = _fullest(rooms, asked)
+        group, level = _fullest(rooms, demand_by_models)
         levels.update(dict.fromkeys(group, level))
         rooms = {model: room for model, room in rooms.items() if model not in group}
         left: dict[Models, float] = {}
-        for models, demand in asked.items():
+        for models, demand in demand_by_models.items():
             rest = models - group
             if rest:
                 left[rest] = left.get(rest, 0.0) + demand
-        asked = left
+        demand_by_models = left
     return levels
 
 
-def _fullest(rooms: dict[str, float], asked: dict[Models, float]) -> tuple[Models, float]:
+def _fullest(
+    rooms: dict[str, float], demand_by_models: dict[Models, float]
+) -> tuple[Models, float]:
     everything = frozenset(rooms)
-    groups = {*_unions(asked), everything}
-    loads = {group: _load(group, rooms, asked) for group in groups}
+    groups = {*_unions(demand_by_models), everything}
+    loads = {group: _load(group, rooms, demand_by_models) for group in groups}
     # Of equally full groups the largest is one level; names make the choice the same every time.
     return max(loads.items(), key=lambda entry: (entry[1], len(entry[0]), sorted(entry[0])))
 
 
-def _unions(asked: Iterable[Models]) -> set[Models]:
-    sets = list(asked)
+def _unions(demand_by_models: Iterable[Models]) -> set[Models]:
+    sets = list(demand_by_models)
     chosen = itertools.chain.from_iterable(
         itertools.combinations(sets, count) for count in range(1, len(sets) + 1)
     )
     return {frozenset().union(*some) for some in chosen}
 
 
-def _load(group: Models, rooms: Mapping[str, float], asked: Mapping[Models, float]) -> float:
-    own = sum(demand for models, demand in asked.items() if models <= group)
+def _load(
+    group: Models, rooms: Mapping[str, float], demand_by_models: Mapping[Models, float]
+) -> float:
+    own = sum(demand for models, demand in demand_by_models.items() if models <= group)
     return own / max(sum(rooms[model] for model in group), 1e-6)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from partage.core import demands
-from partage.core.plans import Plan
-from partage.core.policies import base, binpack
-from partage.core.rooms import NodeState, Room
-from partage.core.searching import Chosen
+from partage.core.placement.arrangement import Chosen
+from partage.core.placement.plans import Plan
+from partage.core.placement.rooms import NodeState, Room
+from partage.core.policies import binpack, contract
 
 
 class Spread:
@@ -19,7 +19,7 @@ class Spread:
         return -room.free_mib
 
     def offer(self, state: NodeState, plan: Plan, chosen: Chosen) -> int:
-        return base.LARGEST_KEY - binpack.tightness(state, chosen)
+        return contract.LARGEST_KEY - binpack.tightness(state, chosen)
 
     def node_key(self, state: NodeState, pod: demands.PodDemand, offer: int) -> int:
         return offer

@@ -1,7 +1,8 @@
 """The watch: what the driver says that processes hold, beside what their fences count.
 
-facts      what is known at one moment: a sample
-samples    how one is taken
+samples    what is known at one moment
+sampler    how a sample is taken
+escapes    what a tenant has beyond its fence: a finding
 judgement  pure: from samples to findings, confirmed over time
-remedies   what is done about one
+remedies   what is done about a finding
 """

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 
 from partage.core.quantities import MIB
-from partage.fence.watch import facts
+from partage.fence.watch import escapes, samples
 
 CONFIRM_S = 1.0  # how long something must look the same
 CONFIRM_SAMPLES = 3  # and in how many looks at least
@@ -31,7 +31,7 @@ _ROUNDING = 16  # of the quota, one part
 _LEAST_SPARE_BYTES = 64 * MIB
 _UNKNOWN_CONTEXT_BYTES = 512 * MIB
 
-_Place = tuple[str, str]  # a tenant on a card
+_TenantCard = tuple[str, str]  # a tenant on a card
 _Key = tuple[str, str, str, int, int]  # kind, tenant, card, and the process where that matters
 
 
@@ -47,15 +47,17 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     """What is known after a look; the next one is judged with it."""
 
     taken_s: float = 0.0
-    findings: tuple[facts.Finding, ...] = ()
+    findings: tuple[escapes.Finding, ...] = ()
     suspicions: tuple[Suspicion, ...] = ()
-    dues: tuple[tuple[_Place, int], ...] = ()  # in bytes: what tenants may hold, see `_due`
-    unaccounted_bytes: tuple[tuple[str, int], ...] = ()  # by card: in no fence, of nobody known
+    dues: tuple[tuple[_TenantCard, int], ...] = ()  # in bytes: what tenants may hold, see `_due`
+    unaccounted_bytes: tuple[
+        tuple[str, int], ...
+    ] = ()  # by card: neither in a fence nor of a known process
 
 
-def judged(before: Judgement, sample: facts.Sample) -> Judgement:
+def judged(before: Judgement, sample: samples.Sample) -> Judgement:
     """What one more look says."""
-    since = {each.key: each for each in before.suspicions}
+    since = {suspicion.key: suspicion for suspicion in before.suspicions}
     if sample.taken_s - before.taken_s > LONGEST_BREAK_S:
         since = {}
     suspicions, findings = [], []
@@ -70,7 +72,9 @@ def judged(before: Judgement, sample: facts.Sample) -> Judgement:
         taken_s=sample.taken_s,
         findings=tuple(findings),
         suspicions=tuple(suspicions),
-        dues=tuple((each.place, each.due_bytes) for each in scenes if each.due_bytes is not None),
+        dues=tuple(
+            (scene.tenant_card, scene.due_bytes) for scene in scenes if scene.due_bytes is not None
+        ),
         unaccounted_bytes=tuple(_unaccounted(sample, scenes)),
     )
 
@@ -79,13 +83,13 @@ class _Scene(msgspec.Struct, frozen=True):
     """One tenant on one card, with its processes there and what each holds."""
 
     tenant: str
-    share: facts.Share
-    held: tuple[tuple[facts.Process, int], ...]
+    share: samples.Share
+    held: tuple[tuple[samples.Process, int], ...]
     shared_bytes: int  # of the card: counted by the driver more than once
     last_due_bytes: int
 
     @property
-    def place(self) -> _Place:
+    def tenant_card(self) -> _TenantCard:
         return self.tenant, self.share.uuid
 
     @property
@@ -106,15 +110,15 @@ class _Scene(msgspec.Struct, frozen=True):
 
     @property
     def counted_bytes(self) -> int:
-        return sum(each.used_bytes for each in self.share.counted)
+        return sum(process.used_bytes for process in self.share.counted)
 
-    def hidden_bytes(self, process: facts.Process, held_bytes: int) -> int:
+    def hidden_bytes(self, process: samples.Process, held_bytes: int) -> int:
         """What a process holds, and its fence does not count for it."""
         own = (c.used_bytes for c in self.share.counted if c.inner_pid == process.inner_pid)
         return held_bytes - sum(own)
 
 
-def _suspected(scenes: Iterable[_Scene]) -> Iterator[tuple[_Key, facts.Finding]]:
+def _suspected(scenes: Iterable[_Scene]) -> Iterator[tuple[_Key, escapes.Finding]]:
     for scene in scenes:
         spare_bytes = _spare_bytes(scene)
         due_bytes = scene.due_bytes
@@ -125,10 +129,10 @@ def _suspected(scenes: Iterable[_Scene]) -> Iterator[tuple[_Key, facts.Finding]]
             yield from _outsiders(scene, hidden_bytes)
 
 
-def _scenes(sample: facts.Sample, dues: Mapping[_Place, int]) -> Iterator[_Scene]:
-    processes = {each.pid: each for each in sample.processes}
+def _scenes(sample: samples.Sample, dues: Mapping[_TenantCard, int]) -> Iterator[_Scene]:
+    processes = {process.pid: process for process in sample.processes}
     shared = dict(_shared(sample))
-    held: dict[tuple[str, str], list[tuple[facts.Process, int]]] = {}
+    held: dict[tuple[str, str], list[tuple[samples.Process, int]]] = {}
     for holding in sample.holdings:
         process = processes.get(holding.pid)
         if process is not None and holding.used_bytes is not None:
@@ -136,16 +140,16 @@ def _scenes(sample: facts.Sample, dues: Mapping[_Place, int]) -> Iterator[_Scene
             held.setdefault(key, []).append((process, holding.used_bytes))
     for tenant in sample.tenants:
         for share in tenant.shares:
-            there = held.get((tenant.name, share.uuid))
-            if there:
+            holders = held.get((tenant.name, share.uuid))
+            if holders:
                 last_due_bytes = dues.get((tenant.name, share.uuid), 0)
                 shared_bytes = shared.get(share.uuid, 0)
-                yield _Scene(tenant.name, share, tuple(there), shared_bytes, last_due_bytes)
+                yield _Scene(tenant.name, share, tuple(holders), shared_bytes, last_due_bytes)
 
 
-def _shared(sample: facts.Sample) -> Iterator[tuple[str, int]]:
+def _shared(sample: samples.Sample) -> Iterator[tuple[str, int]]:
     """By card: what its processes hold beyond what is in use there."""
-    sums = _sums((each.uuid, each.used_bytes or 0) for each in sample.holdings)
+    sums = _sums((holding.uuid, holding.used_bytes or 0) for holding in sample.holdings)
     for card in sample.cards:
         if card.used_bytes is not None:
             yield card.uuid, max(0, sums.get(card.uuid, 0) - card.used_bytes)
@@ -157,33 +161,33 @@ def _spare_bytes(scene: _Scene) -> int:
     return len(scene.held) * context_bytes + _LEAST_SPARE_BYTES + rounding_bytes
 
 
-def _excess(scene: _Scene, beyond_bytes: int) -> tuple[_Key, facts.Finding]:
+def _excess(scene: _Scene, beyond_bytes: int) -> tuple[_Key, escapes.Finding]:
     """The process that hides most stands for the tenant; it may be another one in the next look."""
     process, held_bytes = max(
-        scene.held, key=lambda each: (scene.hidden_bytes(*each), each[0].started_ticks)
+        scene.held, key=lambda holder: (scene.hidden_bytes(*holder), holder[0].started_ticks)
     )
-    key = (str(facts.Kind.EXCESS), scene.tenant, scene.share.uuid, 0, 0)
-    return key, _finding(facts.Kind.EXCESS, scene, process, held_bytes, beyond_bytes)
+    key = (str(escapes.Kind.EXCESS), scene.tenant, scene.share.uuid, 0, 0)
+    return key, _finding(escapes.Kind.EXCESS, scene, process, held_bytes, beyond_bytes)
 
 
-def _outsiders(scene: _Scene, hidden_bytes: int) -> Iterator[tuple[_Key, facts.Finding]]:
+def _outsiders(scene: _Scene, hidden_bytes: int) -> Iterator[tuple[_Key, escapes.Finding]]:
     """Processes with more than a context that the fence does not know."""
-    inside = {each.inner_pid for each in scene.share.counted}
+    inside = {process.inner_pid for process in scene.share.counted}
     bare_bytes = (scene.share.context_bytes or _UNKNOWN_CONTEXT_BYTES) + _LEAST_SPARE_BYTES
     for process, held_bytes in scene.held:
         if process.inner_pid not in inside and held_bytes > bare_bytes:
             key = (
-                *(str(facts.Kind.OUTSIDE), scene.tenant, scene.share.uuid),
+                *(str(escapes.Kind.OUTSIDE), scene.tenant, scene.share.uuid),
                 *(process.pid, process.started_ticks),
             )
             beyond_bytes = min(hidden_bytes, held_bytes)
-            yield key, _finding(facts.Kind.OUTSIDE, scene, process, held_bytes, beyond_bytes)
+            yield key, _finding(escapes.Kind.OUTSIDE, scene, process, held_bytes, beyond_bytes)
 
 
 def _finding(
-    kind: facts.Kind, scene: _Scene, process: facts.Process, held_bytes: int, beyond_bytes: int
-) -> facts.Finding:
-    return facts.Finding(
+    kind: escapes.Kind, scene: _Scene, process: samples.Process, held_bytes: int, beyond_bytes: int
+) -> escapes.Finding:
+    return escapes.Finding(
         kind=kind,
         tenant=scene.tenant,
         uuid=scene.share.uuid,
@@ -191,22 +195,24 @@ def _finding(
         held_bytes=held_bytes,
         real_bytes=scene.real_bytes,
         beyond_bytes=beyond_bytes,
-        harms=kind is facts.Kind.EXCESS or scene.share.timed,
+        harms=kind is escapes.Kind.EXCESS or scene.share.timed,
         since_s=0.0,
     )
 
 
-def _unaccounted(sample: facts.Sample, scenes: Iterable[_Scene]) -> Iterator[tuple[str, int]]:
-    """In use, and neither counted by a fence nor held by a process that is no tenant's."""
-    tenants = {each.pid for each in sample.processes}
-    known = _sums(
-        (each.uuid, each.used_bytes or 0) for each in sample.holdings if each.pid not in tenants
+def _unaccounted(sample: samples.Sample, scenes: Iterable[_Scene]) -> Iterator[tuple[str, int]]:
+    """In use, and neither counted by a fence nor held by a process of no tenant."""
+    tenants = {process.pid for process in sample.processes}
+    foreign = _sums(
+        (holding.uuid, holding.used_bytes or 0)
+        for holding in sample.holdings
+        if holding.pid not in tenants
     )
     fenced = _sums(map(_accounted, scenes))
     for card in sample.cards:
         if card.used_bytes is not None:
-            told_bytes = known.get(card.uuid, 0) + fenced.get(card.uuid, 0)
-            yield card.uuid, max(0, card.used_bytes - told_bytes)
+            accounted_bytes = foreign.get(card.uuid, 0) + fenced.get(card.uuid, 0)
+            yield card.uuid, max(0, card.used_bytes - accounted_bytes)
 
 
 def _accounted(scene: _Scene) -> tuple[str, int]:

@@ -5,28 +5,29 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from partage.core import errors
-from partage.fence import limits, processes, roots, tenants
-from partage.fence.watch import facts
-from partage.fence.watch.facts import Then
+from partage.fence import processes
+from partage.fence.store import limits, roots, tenants
+from partage.fence.watch import escapes
+from partage.fence.watch.escapes import Then
 
 
-def proper(wanted: Then, finding: facts.Finding) -> Then:
-    """What is really done: a process that takes nothing from others is told of, and left alone.
+def proper(requested: Then, finding: escapes.Finding) -> Then:
+    """What is really done: a process that takes nothing from others is reported, and left alone.
 
     An honest program that no fence gets into, for another C library say, is found as well.
     """
-    return wanted if finding.harms else Then.TELL
+    return requested if finding.harms else Then.TELL
 
 
 def done(
     root: roots.Root,
     then: Then,
-    finding: facts.Finding,
+    finding: escapes.Finding,
     is_tenants: Callable[[processes.Facts], bool],
 ) -> str:
-    """Do it; what was done.
+    """Do it; the answer says what was done.
 
-    Whether the process is the tenant's is asked when no other can take its id any more.
+    Whether the process is the tenant's is checked when no other process can take its id any more.
     """
     if then is Then.TELL:
         return "nothing was done about it"
@@ -43,4 +44,4 @@ def _paused(root: roots.Root, tenant: str) -> str:
     except (errors.PartageError, OSError) as error:
         return f"its tenant was not paused: {error}"
     where = "" if root.path == roots.DEFAULT else f"--root {root.path} "
-    return f"its tenant is paused; `partage fence set {where}{tenant} --resume` lets it go on"
+    return f"its tenant is paused; `partage fence set {where}{tenant} --resume` resumes it"

@@ -4,7 +4,7 @@
 
     messages      what is asked and what is answered, and an answer as bytes
     routes        which handler answers what
-    allowances    how much and how long; the seats of large bodies
+    allowances    how much and how long; the permits for large bodies
     parser        bytes to requests, within the limits
     connections   one client: its requests in order, its answers, its end
     servers       all clients; an address; the end of everything

@@ -19,25 +19,25 @@ from partage.services.http import allowances, messages, parser, routes
 
 log = logging.getLogger(__name__)
 
-_FAILED = "Partage failed inside; its log says how"
+_FAILED = "internal error of Partage; see its log"
 _HEAD = b"HEAD"
 
 
-class House(Protocol):
-    """What all connections share."""
+class Server(Protocol):
+    """What a connection needs of its server: :class:`.servers.Server` is one."""
 
     site: routes.Routes
     bounds: allowances.Limits
-    seats: allowances.Seats
+    permits: allowances.Permits
     buffer: memoryview  # what is received is read out of it before anything else happens
     date: bytes
     ending: bool
 
     def arrived(self, connection: Connection) -> None:
-        """A client is there."""
+        """A client has connected."""
 
     def left(self, connection: Connection) -> None:
-        """A client is gone."""
+        """A client has disconnected."""
 
     def start(self, coming: Awaitable[messages.Answer]) -> asyncio.Task[messages.Answer]:
         """Go on with an answer that takes its time."""
@@ -49,13 +49,13 @@ class Connection(asyncio.BufferedProtocol):
     _transport: asyncio.Transport
     _reader: parser.Reader
 
-    def __init__(self, house: House) -> None:
-        self._house = house
+    def __init__(self, server: Server) -> None:
+        self._server = server
         self._loop = asyncio.get_running_loop()
         self._open = False
         self._running: parser.Message | None = None
         self._untold = False  # its client may leave, and that was not told yet
-        self._seated = self._queueing = False
+        self._permitted = self._queueing = False
         self._reading = True
         self._full = False  # the client does not read
         self._deaf = False  # the client sends no more
@@ -66,31 +66,31 @@ class Connection(asyncio.BufferedProtocol):
     # -------------------------------------------------------------- what the transport calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A client is there."""
+        """A client has connected."""
         self._transport = cast("asyncio.Transport", transport)
         self._open = True
         certified = bool(transport.get_extra_info("peercert"))
-        house = self._house
-        self._reader = parser.Reader(house.site, house.bounds, certified=certified)
+        server = self._server
+        self._reader = parser.Reader(server.site, server.bounds, certified=certified)
         self._wait()
-        house.arrived(self)
+        server.arrived(self)
 
     def connection_lost(self, error: Exception | None) -> None:
-        """The client is gone; what is under way goes on without it."""
+        """The client has disconnected; what is under way goes on without it."""
         self._open = False
         self._reader.done.clear()
-        self._leave_seat()
-        self._house.left(self)
+        self._give_up_permit()
+        self._server.left(self)
         self._tell()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Where to put what comes."""
-        return self._house.buffer
+        return self._server.buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """So much has come."""
+        """So many bytes have come."""
         if not self._leaving:
-            self._reader.feed(self._house.buffer[:nbytes])
+            self._reader.feed(self._server.buffer[:nbytes])
             self._go_on()
 
     def eof_received(self) -> bool:
@@ -113,7 +113,7 @@ class Connection(asyncio.BufferedProtocol):
         self._full = False
         self._go_on()
 
-    # ------------------------------------------------------------------ what the house calls
+    # ------------------------------------------------------------------ what the server calls
 
     @property
     def idle(self) -> bool:
@@ -125,7 +125,7 @@ class Connection(asyncio.BufferedProtocol):
         """End what has lasted too long."""
         if now_s < self.deadline_s:
             return
-        now, bounds = self._reader.now, self._house.bounds
+        now, bounds = self._reader.now, self._server.bounds
         if now is None or self._leaving or self._full:
             self._transport.abort()
         else:
@@ -142,11 +142,11 @@ class Connection(asyncio.BufferedProtocol):
         """Leave at once."""
         self._transport.abort()
 
-    def seat(self) -> None:
-        """There is a seat for the large body that is being read."""
-        self._queueing, self._seated = False, True
+    def permit(self) -> None:
+        """The large body that is being read may be read on."""
+        self._queueing, self._permitted = False, True
         if self._reader.now is not None:
-            self._reader.now.seated = True
+            self._reader.now.permitted = True
             self._reader.now.since_s = time.perf_counter()
         self._go_on()
 
@@ -174,12 +174,12 @@ class Connection(asyncio.BufferedProtocol):
         return not self._transport.is_closing()
 
     def _begin(self, message: parser.Message) -> None:
-        answer = message.refusal or _asked(message)
+        answer = message.refusal or _called(message)
         if isinstance(answer, messages.Answer):
             self._reply(message, answer)
             return
         self._running, self._untold = message, True
-        self._house.start(_outcome(message, answer)).add_done_callback(self._finished)
+        self._server.start(_outcome(message, answer)).add_done_callback(self._finished)
 
     def _finished(self, task: asyncio.Task[messages.Answer]) -> None:
         message, self._running = self._running, None
@@ -192,20 +192,22 @@ class Connection(asyncio.BufferedProtocol):
         self._go_on()
 
     def _reply(self, message: parser.Message, answer: messages.Answer) -> None:
-        if message.seated or message.given_up:
-            self._leave_seat()
-        last = message.close or self._house.ending or (self._deaf and not self._reader.done)
+        if message.permitted or message.given_up:
+            self._give_up_permit()
+        last = message.close or self._server.ending or (self._deaf and not self._reader.done)
         bare = message.method == _HEAD
-        self._transport.write(messages.encode(answer, date=self._house.date, close=last, bare=bare))
+        self._transport.write(
+            messages.encode(answer, date=self._server.date, close=last, bare=bare)
+        )
         if last:
             self._leave(lingering=message.given_up)
 
     def _leave(self, *, lingering: bool) -> None:
         """Close; a client that is still sending gets time to stop and to read its answer."""
-        bounds = self._house.bounds
+        bounds = self._server.bounds
         self._leaving = True
         self._reader.done.clear()
-        self._set_reading(wanted=True)
+        self._set_reading(reading=True)
         self.deadline_s = time.perf_counter() + (bounds.linger_s if lingering else bounds.write_s)
         if not lingering:
             self._transport.close()
@@ -213,10 +215,10 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.write_eof()
 
     def _welcome(self, now: parser.Message) -> None:
-        """Find a seat for a large body, and ask for one that waits to be asked for."""
-        if self._reader.needs_seat and not self._queueing and self._running is None:
-            if self._house.seats.take(self):
-                self._seated = now.seated = True
+        """Get a permit for a large body, and ask for one that waits to be asked for."""
+        if self._reader.needs_permit and not self._queueing and self._running is None:
+            if self._server.permits.take(self):
+                self._permitted = now.permitted = True
             else:
                 self._queueing = True
         if now.expects and not self._queueing and self._running is None and not self._reader.done:
@@ -225,9 +227,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def _wait(self) -> None:
         """Read or not, and until when."""
-        reader, bounds = self._reader, self._house.bounds
-        held_up = self._full or self._queueing or reader.needs_seat
-        self._set_reading(wanted=not (held_up or reader.done))
+        reader, bounds = self._reader, self._server.bounds
+        held_up = self._full or self._queueing or reader.needs_permit
+        self._set_reading(reading=not (held_up or reader.done))
         if self._full:
             self.deadline_s = time.perf_counter() + bounds.write_s
         elif self._running is not None or reader.done:
@@ -238,45 +240,45 @@ class Connection(asyncio.BufferedProtocol):
             limit_s = bounds.body_s if reader.now.read_head else bounds.head_s
             self.deadline_s = reader.now.since_s + limit_s
 
-    def _set_reading(self, *, wanted: bool) -> None:
-        if wanted is self._reading or self._deaf or self._transport.is_closing():
+    def _set_reading(self, *, reading: bool) -> None:
+        if reading is self._reading or self._deaf or self._transport.is_closing():
             return
-        self._reading = wanted
-        if wanted:
+        self._reading = reading
+        if reading:
             self._transport.resume_reading()
         else:
             self._transport.pause_reading()
 
-    def _leave_seat(self) -> None:
+    def _give_up_permit(self) -> None:
         if self._queueing:
-            self._house.seats.leave(self)
-        if self._seated:
-            self._house.seats.give_back()
-        self._queueing = self._seated = False
+            self._server.permits.leave(self)
+        if self._permitted:
+            self._server.permits.give_back()
+        self._queueing = self._permitted = False
 
     def _tell(self) -> None:
-        """Report that a client went away before its answer."""
+        """Report that a client disconnected before its answer."""
         running = self._running
-        if running is not None and running.found is not None and self._untold:
+        if running is not None and running.match is not None and self._untold:
             self._untold = False
             waited_s = time.perf_counter() - running.began_s
-            self._house.site.gone(routes.Gone(running.found.route.path, waited_s))
+            self._server.site.gone(routes.Gone(running.match.route.path, waited_s))
 
 
-def _asked(message: parser.Message) -> messages.Answer | Awaitable[messages.Answer]:
-    assert message.found is not None, "what is not refused has a route"
-    route = message.found.route
+def _called(message: parser.Message) -> messages.Answer | Awaitable[messages.Answer]:
+    assert message.match is not None, "what is not refused has a route"
+    route = message.match.route
     try:
         return route.handler(message.request())
     except Exception:
-        # Whatever it is, it is ours; the client needs an answer, and nobody a dead process.
+        # Whatever it is, it is our fault; the client needs an answer, and the process must live on.
         log.exception("%s failed", route.path)
         return route.failed(500, _FAILED)
 
 
 async def _outcome(message: parser.Message, coming: Awaitable[messages.Answer]) -> messages.Answer:
-    assert message.found is not None, "what is not refused has a route"
-    route = message.found.route
+    assert message.match is not None, "what is not refused has a route"
+    route = message.match.route
     try:
         return await coming
     except Exception:

@@ -18,7 +18,7 @@ class Request(msgspec.Struct, frozen=True):
     """One request, complete."""
 
     body: bytes
-    arguments: tuple[str, ...]  # what stood in the path where its route has a place for it
+    arguments: tuple[str, ...]  # the values of the parameters of its route
     began_s: float  # when its first byte came, by time.perf_counter
 
 
@@ -36,7 +36,7 @@ Failed = Callable[[int, str], Answer]
 
 
 def failed(status: int, text: str) -> Answer:
-    """What is said of a request that nobody answers."""
+    """The answer to a request that failed."""
     return Answer(msgspec.json.encode({"error": text}), status)
 
 

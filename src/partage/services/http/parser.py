@@ -30,16 +30,16 @@ class Message:
         "chunked",
         "close",
         "expects",
-        "found",
         "given_up",
         "head_bytes",
         "length",
+        "match",
         "method",
         "parts",
+        "permitted",
         "raw_bytes",
         "read_head",
         "refusal",
-        "seated",
         "since_s",
         "size",
         "target",
@@ -50,9 +50,9 @@ class Message:
         self.method = self.target = b""
         self.head_bytes = self.raw_bytes = self.size = self.length = 0
         self.parts: list[bytes] = []
-        self.found: routes.Found | None = None
+        self.match: routes.Match | None = None
         self.refusal: messages.Answer | None = None
-        self.read_head = self.chunked = self.expects = self.seated = False
+        self.read_head = self.chunked = self.expects = self.permitted = False
         self.close = False  # whether the connection ends with it
         self.given_up = False  # whether the client may still be sending it
 
@@ -60,7 +60,7 @@ class Message:
         """What a handler gets; the pieces of the body are let go."""
         parts, self.parts = self.parts, []
         body = parts[0] if len(parts) == 1 else b"".join(parts)
-        return messages.Request(body, self.found.arguments if self.found else (), self.began_s)
+        return messages.Request(body, self.match.arguments if self.match else (), self.began_s)
 
     def refuse(self, status: int, text: str) -> None:
         """Answer this in place of what was asked, and keep nothing.
@@ -69,8 +69,8 @@ class Message:
         with the HTTP itself is said in HTTP's.
         """
         failed: messages.Failed = messages.failed
-        if self.found is not None and status in _OF_THE_ROUTE:
-            failed = self.found.route.failed
+        if self.match is not None and status in _OF_THE_ROUTE:
+            failed = self.match.route.failed
         self.refusal = failed(status, text)
         self.parts.clear()
 
@@ -93,9 +93,9 @@ class Reader:
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            self._ended = True  # what follows is no HTTP, and nobody here speaks anything else
+            self._ended = True  # what follows is not HTTP, and nothing else is supported
         except httptools.HttpParserError as error:
-            self.give_up(400, f"this is not HTTP/1.1 as it should be: {error}")
+            self.give_up(400, f"this is not valid HTTP/1.1: {error}")
         if self.now is not None and len(self.done) == done:  # all of the data was its own
             self._count(self.now, len(data))
 
@@ -107,10 +107,10 @@ class Reader:
             self._last(now)
 
     @property
-    def needs_seat(self) -> bool:
-        """Whether what is being read is large, and has no seat yet."""
+    def needs_permit(self) -> bool:
+        """Whether what is being read is large, and has no permit yet."""
         now, small = self.now, self._bounds.small_bytes
-        if now is None or now.seated or now.refusal is not None:
+        if now is None or now.permitted or now.refusal is not None:
             return False
         return now.length > small or now.size > small
 
@@ -136,7 +136,7 @@ class Reader:
             case b"transfer-encoding":
                 now.chunked = True
                 if value.strip().lower() != b"chunked":
-                    now.refuse(501, "no transfer encoding but chunked is understood")
+                    now.refuse(501, "the only transfer encoding that is supported is chunked")
             case b"expect":
                 now.expects = value.strip().lower() == b"100-continue"
 
@@ -152,9 +152,10 @@ class Reader:
         if now.head_bytes > self._bounds.head_bytes:
             self._head_too_long()
         elif version not in ("1.1", "1.0"):
-            self.give_up(505, "HTTP/1.1 is spoken here")
+            self.give_up(505, "only HTTP/1.1 is supported")
         elif parser.should_upgrade() and (now.length or now.chunked):
-            self.give_up(501, "HTTP/1.1 is spoken here, and nothing else")  # its body is not told
+            # Where its body ends is not known.
+            self.give_up(501, "only HTTP/1.1 is supported; upgrades are not")
         else:
             self._decide(now)
 
@@ -164,7 +165,7 @@ class Reader:
         if now is None:
             return
         now.size += len(piece)
-        if now.refusal is None and now.found is not None and now.found.route.takes_body:
+        if now.refusal is None and now.match is not None and now.match.route.takes_body:
             now.parts.append(piece)
         if now.size > self._bounds.body_bytes:
             self._body_too_large()
@@ -177,19 +178,19 @@ class Reader:
             self._ended = self._ended or now.close
 
     def _decide(self, now: Message) -> None:
-        """Who answers; or what is answered, if nobody does."""
-        found = self._site.find(now.method, now.target)
+        """Find the route; or what is answered, if there is none."""
+        answer = self._site.find(now.method, now.target)
         closed = self._site.certified and not self._certified
-        if closed and not (isinstance(found, routes.Found) and found.route.open):
-            now.refuse(401, "show a certificate of the client CA")
-        elif isinstance(found, routes.Found):
-            now.found = found
+        if closed and not (isinstance(answer, routes.Match) and answer.route.open):
+            now.refuse(401, "a client certificate of the configured CA is required")
+        elif isinstance(answer, routes.Match):
+            now.match = answer
         elif now.refusal is None:
-            now.refusal = found
+            now.refusal = answer
         if now.length > self._bounds.body_bytes:
             self._body_too_large()
         elif now.refusal is not None and now.expects:
-            self.now = None  # nobody asks for its body, so it does not come
+            self.now = None  # its body is not requested, so it does not come
             self._last(now)
 
     def _last(self, now: Message) -> None:
@@ -202,10 +203,10 @@ class Reader:
         if not now.read_head and now.raw_bytes > self._bounds.head_bytes:
             self._head_too_long()
         elif now.chunked and now.raw_bytes > _WASTE * now.size + _SPARE:
-            self.give_up(400, "there is more around the chunks than in them")
+            self.give_up(400, "the chunks carry more overhead than data")
 
     def _head_too_long(self) -> None:
-        self.give_up(431, f"the head has more than {self._bounds.head_bytes} bytes")
+        self.give_up(431, f"the request head is larger than {self._bounds.head_bytes} bytes")
 
     def _body_too_large(self) -> None:
-        self.give_up(413, f"the body has more than {self._bounds.body_bytes} bytes")
+        self.give_up(413, f"the request body is larger than {self._bounds.body_bytes} bytes")

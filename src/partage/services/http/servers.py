@@ -12,7 +12,7 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Awaitable
 
-from partage.services import listening
+from partage.services import listener
 from partage.services.http import allowances, connections, messages, routes
 
 _BUFFER_BYTES = 256 << 10
@@ -21,9 +21,9 @@ _BREAK_S = 1.0  # for what was broken off to end
 
 @contextlib.asynccontextmanager
 async def at(
-    address: listening.Address, site: routes.Routes, bounds: allowances.Limits | None = None
+    address: listener.Address, site: routes.Routes, bounds: allowances.Limits | None = None
 ) -> AsyncIterator[str]:
-    """Listen, and tell the URL; afterwards what is under way is brought to its end."""
+    """Listen, and yield the URL; in the end, requests under way are finished."""
     server = Server(site, bounds or allowances.Limits())
     port = await server.listen(address)
     try:
@@ -33,12 +33,12 @@ async def at(
 
 
 class Server:
-    """Everybody who is connected, and what they are waiting for."""
+    """All connections, and the answers that are under way."""
 
     def __init__(self, site: routes.Routes, bounds: allowances.Limits) -> None:
         self.site = site
         self.bounds = bounds
-        self.seats = allowances.Seats(bounds.large_bodies)
+        self.permits = allowances.Permits(bounds.large_bodies)
         self.buffer = memoryview(bytearray(_BUFFER_BYTES))
         self.date = messages.date(time.time())
         self.ending = False
@@ -49,8 +49,8 @@ class Server:
         self._listening: asyncio.Server | None = None
         self._ticking: asyncio.TimerHandle | None = None
 
-    async def listen(self, address: listening.Address) -> int:
-        """Begin; the answer is the port."""
+    async def listen(self, address: listener.Address) -> int:
+        """Begin to listen; the answer is the port."""
         tls = address.tls
         try:
             self._listening = await self._loop.create_server(
@@ -62,35 +62,35 @@ class Server:
                 ssl_shutdown_timeout=self.bounds.linger_s if tls else None,
             )
         except OSError as error:
-            raise listening.refused(address, error) from error
+            raise listener.refused(address, error) from error
         self._tick()
         port: int = self._listening.sockets[0].getsockname()[1]
         return port
 
     async def close(self) -> None:
-        """Answer what was asked, and go; nobody is waited for longer than the grace."""
+        """Answer what was asked, and end; waits no longer than the grace."""
         self.ending = True
         if self._listening is not None:
             self._listening.close()
-        for each in list(self.connections):
-            each.end()
+        for connection in list(self.connections):
+            connection.end()
         self._check_empty()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._empty.wait(), self.bounds.grace_s)
         await self._break_off()
 
     def arrived(self, connection: connections.Connection) -> None:
-        """A client is there; if there are too many, the one that was silent longest has to go."""
+        """A client has connected; if there are too many, the longest silent one is closed."""
         if len(self.connections) >= self.bounds.connections:
-            idle = [each for each in self.connections if each.idle]
+            idle = [candidate for candidate in self.connections if candidate.idle]
             if not idle:
                 connection.abort()
                 return
-            min(idle, key=lambda each: each.deadline_s).abort()
+            min(idle, key=lambda candidate: candidate.deadline_s).abort()
         self.connections.add(connection)
 
     def left(self, connection: connections.Connection) -> None:
-        """A client is gone."""
+        """A client has disconnected."""
         self.connections.discard(connection)
         self._check_empty()
 
@@ -113,15 +113,15 @@ class Server:
         """Look at all times, and at the clock for the answers' date."""
         self.date = messages.date(time.time())
         now_s = time.perf_counter()
-        for each in list(self.connections):
-            each.expire(now_s)
+        for connection in list(self.connections):
+            connection.expire(now_s)
         self._ticking = self._loop.call_later(self.bounds.tick_s, self._tick)
 
     async def _break_off(self) -> None:
         if self._ticking is not None:
             self._ticking.cancel()
-        for each in list(self.connections):
-            each.abort()
+        for connection in list(self.connections):
+            connection.abort()
         for task in self._tasks:
             task.cancel()
         with contextlib.suppress(TimeoutError):

@@ -1,0 +1,1 @@
+"""The extender in processes of its own, made ready to be measured."""

@@ -1,0 +1,1 @@
+"""The control plane: etcd, kube-apiserver, kube-scheduler and kube-controller-manager."""

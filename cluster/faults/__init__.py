@@ -1,0 +1,1 @@
+"""What goes wrong between a client and the API server, when a test says so."""

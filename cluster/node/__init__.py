@@ -1,0 +1,1 @@
+"""A real node: containerd and kubelet, in namespaces of their own, with simulated cards."""

@@ -1,0 +1,1 @@
+"""Partage's own long-running commands, as processes beside the control plane."""

@@ -1,0 +1,1 @@
+"""The programs of a Kubernetes cluster: their pins, and what builds them."""

@@ -1,0 +1,196 @@
+"""The build of Kubernetes: the programs of a cluster, compiled once from the pinned modules.
+
+No package of Debian or of Python has them in these versions, so they are built with Go from
+``go.mod`` beside this file, from which their versions are read too. They are kept outside the
+checkout, in a folder named after a checksum of everything that decides what is built: a new pin
+gives a new folder, and all checkouts with the same pins share one. A folder gets its name when it
+is complete, so a build that was killed leaves nothing that looks finished; a lock makes a second
+build wait for the first and use what it made.
+
+runc, which only real nodes need, has a module and a folder of its own: a part of it is in C, so it
+needs a C compiler, and it takes seconds instead of minutes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import re
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from cluster import locks, progress
+from cluster.programs import go_command
+from cluster.programs.go_command import CannotBuild
+
+__all__ = ["PROGRAMS", "CannotBuild", "cache_folder", "ensure", "ensure_runc", "programs_folder"]
+
+MODULE = Path(__file__).parent
+RUNC = MODULE / "runc"
+PROGRAMS = (
+    "containerd",
+    "containerd-shim-runc-v2",
+    "ctr",
+    "etcd",
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-scheduler",
+    "kubectl",
+    "kubelet",
+)
+
+_TAGS = "grpcnotrace no_btrfs no_zfs no_devmapper no_tracing"
+_CONTAINERD = "github.com/containerd/containerd/v2"
+_RUNC = "github.com/opencontainers/runc"
+_PATCH = (
+    "libcontainer/seccomp/seccomp_unsupported.go",
+    "return -1, ErrSeccompNotEnabled",
+    "return -1, nil",
+)
+_UNFINISHED = "unfinished-"  # folders of builds that run, or were killed
+_WAITING = "another build is running, waiting for it"
+
+
+def cache_folder() -> Path:
+    """Where Partage keeps what is large and can be made again."""
+    if chosen := os.environ.get("PARTAGE_CACHE"):
+        return Path(chosen).resolve()
+    user = os.environ.get("XDG_CACHE_HOME")
+    return (Path(user) if user else Path.home() / ".cache") / "partage"
+
+
+def programs_folder() -> Path:
+    """Where the programs of the present pins are, or will be."""
+    return cache_folder() / "programs" / _key(MODULE, [" ".join(_flags())])
+
+
+def ensure() -> Path:
+    """The folder with the programs, built if need be; says on stderr how far it is."""
+    folder = programs_folder()
+    if not folder.exists():
+        version = _version("k8s.io/kubernetes")
+        note = "this takes 8 to 15 minutes on two cores, and 5 GB of disk for Go's caches"
+        _build(folder, MODULE, f"Kubernetes {version}", note, _compile)
+    return folder
+
+
+def ensure_runc() -> Path:
+    """The program runc, built if need be."""
+    folder = cache_folder() / "runc" / _key(RUNC, [_PATCH])
+    if not folder.exists():
+        version = go_command.pinned(RUNC, _pin(_RUNC))
+        note = "this takes a minute at most"
+        _build(folder, RUNC, f"runc {version}", note, _compile_runc)
+    return folder / "runc"
+
+
+_Compile = Callable[[Path, progress.Progress], None]
+
+
+def _build(folder: Path, module: Path, what: str, note: str, compile_into: _Compile) -> None:
+    go_command.check_go(module)
+    shown = progress.Progress("programs")
+    with locks.exclusive(folder.parent / "lock", on_wait=lambda: shown.note(_WAITING)):
+        if folder.exists():  # another build made it while we waited
+            return
+        shown.note(f"building {what} from source into {folder}")
+        shown.note(f"this happens once; {note}")
+        _build_alone(folder, shown, compile_into)
+        shown.done("built")
+
+
+def _build_alone(folder: Path, shown: progress.Progress, compile_into: _Compile) -> None:
+    for left in folder.parent.glob(_UNFINISHED + "*"):
+        shutil.rmtree(left)
+    unfinished = Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=folder.parent))
+    scratch = unfinished / "go-tmp"
+    scratch.mkdir()
+    try:
+        compile_into(unfinished, shown)
+        shutil.rmtree(scratch)
+        unfinished.rename(folder)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def _compile(unfinished: Path, shown: progress.Progress) -> None:
+    scratch = unfinished / "go-tmp"
+    listing = ["list", "-deps", "-tags", _TAGS, "tool"]
+    packages = go_command.Go(listing, MODULE, scratch).run(shown, set())
+    build = ["build", "-v", *_flags(), "-o", f"{unfinished}/", "tool"]
+    go_command.Go(build, MODULE, scratch).run(shown, set(packages))
+    (unfinished / "server").rename(unfinished / "etcd")  # Go names it after its folder
+    missing = [name for name in PROGRAMS if not (unfinished / name).exists()]
+    if missing:
+        raise CannotBuild(f"the build did not make {', '.join(missing)}")
+
+
+def _compile_runc(unfinished: Path, shown: progress.Progress) -> None:
+    """runc, changed in one line.
+
+    With seccomp it needs headers that few machines have. Without, it refuses containers that ask
+    for it, and kubelet asks for it in every pod's sandbox; changed, it does without.
+    """
+    scratch = unfinished / "go-tmp"
+    listing = ["list", "-m", "-json", _RUNC]
+    go_command.Go(["mod", "download", _RUNC], RUNC, scratch).run(shown, set())
+    pinned = json.loads("".join(go_command.Go(listing, RUNC, scratch).run(shown, set())))
+    changed = shutil.copytree(pinned["Dir"], scratch / "runc", copy_function=shutil.copyfile)
+    _patch(changed)
+    (scratch / "go.sum").write_text((RUNC / "go.sum").read_text())
+    replaced = f"\nreplace {_RUNC} => {changed}\n"
+    (scratch / "go.mod").write_text((RUNC / "go.mod").read_text() + replaced)
+    flags = ["-trimpath", "-ldflags", "-s -w", "-modfile", str(scratch / "go.mod")]
+    build = ["build", *flags, "-o", f"{unfinished}/", "tool"]
+    go_command.Go(build, RUNC, scratch, with_c=True).run(shown, set())
+
+
+def _patch(source: Path) -> None:
+    name, before, after = _PATCH
+    text = (source / name).read_text()
+    if text.count(before) != 1:
+        raise CannotBuild(f"{name} of runc is not what was expected; _PATCH must be written anew")
+    (source / name).write_text(text.replace(before, after))
+
+
+def _flags() -> list[str]:
+    return ["-trimpath", "-tags", _TAGS, "-ldflags", _link_flags()]
+
+
+def _link_flags() -> str:
+    """Versions: feature gates depend on them, so a program has to know its own."""
+    kubernetes, containerd = _version("k8s.io/kubernetes"), _version(_CONTAINERD)
+    major, minor, _ = kubernetes.removeprefix("v").split(".")
+    facts = {
+        "gitVersion": kubernetes,
+        "gitMajor": major,
+        "gitMinor": minor,
+        "gitTreeState": "clean",
+        "gitCommit": "module",
+        "buildDate": "1970-01-01T00:00:00Z",
+    }
+    packages = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
+    settings = [
+        f"{package}.{name}={value}" for package in packages for name, value in facts.items()
+    ]
+    settings += [f"{_CONTAINERD}/version.Version={containerd}"]
+    settings += [f"{_CONTAINERD}/version.Package={_CONTAINERD}"]
+    return " ".join(["-s -w", *(f"-X {setting}" for setting in settings)])
+
+
+def _key(module: Path, facts: list[object]) -> str:
+    parts = [(module / name).read_bytes() for name in ("go.mod", "go.sum")]
+    parts += [*(str(fact).encode() for fact in facts), platform.machine().encode()]
+    return hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
+
+
+def _version(module: str) -> str:
+    return go_command.pinned(MODULE, _pin(module))
+
+
+def _pin(module: str) -> str:
+    return rf"^\s{re.escape(module)} (v\S+)"

@@ -1,0 +1,1 @@
+"""Admission: what pods are refused, completed and warned of when they are submitted."""

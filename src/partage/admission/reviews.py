@@ -1,0 +1,129 @@
+"""Reviews: what the API server is answered, bytes to bytes.
+
+Pods are completed first (:meth:`Reviews.complete`), and judged as they are after all webhooks
+(:meth:`Reviews.judge`): refused is what can never work, with the rule of its dialect in the text,
+or with what its namespace may have; and what works but surprises is a warning. The same judgement
+of a workload's template is a warning only (:meth:`Reviews.advise`), since a template may be applied
+before the nodes it needs.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import msgspec
+
+from partage.admission import completion, submitted, wire
+from partage.core import demands, refusals, totals
+from partage.dialects import bound_pods, contract, registry, templates
+
+POD = "Pod"
+
+
+class Cards(Protocol):
+    """What is known of the cluster."""
+
+    @property
+    def settings(self) -> contract.Settings:
+        """How requests are read."""
+
+    def never(self, demand: demands.PodDemand, /) -> refusals.Refusal | None:
+        """Why no node can ever take the pod; None if one can."""
+
+    def beyond(self, demand: demands.PodDemand, namespace: str, /) -> totals.Excess | None:
+        """Why the namespace may not have the pod even if it had no other; None if it may."""
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """What the administrator chose."""
+
+    runtime_class: str = ""
+    refuse_never: bool = True  # what no card of today can hold; else it is a warning
+
+
+class Judgement(msgspec.Struct, frozen=True):
+    """What is said of a pod."""
+
+    refusal: str = ""
+    warnings: tuple[str, ...] = ()
+
+
+class Reviews:
+    """Answers, by what is known of the cluster at the moment."""
+
+    def __init__(self, cards: Cards, options: Options) -> None:
+        self._cards = cards
+        self._options = options
+        self._templates = templates.Templates()
+
+    def complete(self, body: bytes) -> bytes:
+        """Add to a pod what its user need not write."""
+        request = wire.decode(body)
+        pod = _pod(request)
+        if pod is None or not bound_pods.asks(pod):
+            return wire.allowed(request)
+        added = completion.of(pod, self._cards.settings, runtime_class=self._options.runtime_class)
+        return wire.allowed(request, patch=completion.patch(pod, added))
+
+    def judge(self, body: bytes) -> bytes:
+        """Refuse a pod that can never work."""
+        request = wire.decode(body)
+        pod = _pod(request)
+        if pod is None:
+            return wire.allowed(request)
+        judgement = self._judged(pod, request.namespace)
+        if judgement.refusal:
+            text = f"pod {pod.shown}: {judgement.refusal}"
+            return wire.refused(request, text, warnings=judgement.warnings)
+        return wire.allowed(request, warnings=judgement.warnings)
+
+    def advise(self, body: bytes) -> bytes:
+        """Warn of a template whose pods would be refused."""
+        request = wire.decode(body)
+        kind = request.kind.kind
+        if kind not in submitted.WORKLOADS:
+            return wire.allowed(request)
+        try:
+            pod = submitted.templated_pod(kind, request.object)
+        except submitted.Unreadable:
+            return wire.allowed(request)  # not ours to judge: the API server has read it
+        pod = completion.applied(pod, completion.of(pod, self._cards.settings))
+        judgement = self._judged(pod, request.namespace)
+        refusal = (f"its pods will be refused: {judgement.refusal}",) if judgement.refusal else ()
+        where = submitted.template_path(kind)
+        return wire.allowed(
+            request, warnings=[f"{where}: {text}" for text in (*refusal, *judgement.warnings)]
+        )
+
+    def _judged(self, pod: submitted.Pod, namespace: str) -> Judgement:
+        settings = self._cards.settings
+        reading = self._templates.reading(pod, settings)
+        if reading.wrong is not None:
+            return Judgement(str(reading.wrong))
+        if reading.demand is None:
+            return Judgement()
+        warnings = tuple(map(str, registry.warnings(pod, settings)))
+        never, waits = self._chances(reading.demand, namespace)
+        if never and self._options.refuse_never:
+            return Judgement(never, warnings)
+        return Judgement(warnings=(*warnings, *filter(None, (never, waits))))
+
+    def _chances(self, demand: demands.PodDemand, namespace: str) -> tuple[str, str]:
+        """Why a pod can never be bound, and what it has to wait for; empty: nothing is known."""
+        never = self._cards.never(demand)
+        if never is not None:
+            return f"no node of this cluster can ever take it: {never.text}", ""
+        beyond = self._cards.beyond(demand, namespace)
+        if beyond is None:
+            return "", ""
+        return (beyond.text, "") if beyond.never else ("", f"{beyond.text}; the pod waits")
+
+
+def _pod(request: wire.Request) -> submitted.Pod | None:
+    """The pod under review; None where there is nothing to say."""
+    if request.kind.kind != POD or request.operation != "CREATE":
+        return None
+    try:
+        return submitted.pod(request.object)
+    except submitted.Unreadable as error:
+        raise wire.Unreadable(f"the pod cannot be read: {error}") from error

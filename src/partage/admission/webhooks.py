@@ -1,0 +1,186 @@
+"""Webhooks: the configurations by which the API server asks us, and whom it believes there.
+
+The API server itself looks at each pod first (``matchConditions``), so that we are asked about pods
+with cards only. For those the answer is needed: without one the pod is refused. So a pod with cards
+never comes in unseen, and while nobody answers here every other pod is created as ever. Workloads
+are only warned about, and come in without an answer, too.
+
+An expression that fails counts as a refusal, of any pod. So the expressions ask for nothing that
+may be missing.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from partage.admission import submitted
+from partage.dialects import registry
+from partage.kube import api as kube
+
+NAME = "partage-admission"
+COMPLETE, JUDGE, ADVISE = "/admission/complete", "/admission/judge", "/admission/advise"
+_GROUP = "admissionregistration.k8s.io"
+_TIMEOUT_S = 5  # of the 30 that a request to the API server may take
+KINDS = {
+    "MutatingWebhookConfiguration": "mutatingwebhookconfigurations",
+    "ValidatingWebhookConfiguration": "validatingwebhookconfigurations",
+}
+
+
+class Service(msgspec.Struct, frozen=True):
+    """How the API server reaches us."""
+
+    name: str = NAME
+    namespace: str = "kube-system"
+    url: str = ""  # in place of a Service: for a program outside of the cluster
+
+    def client(self, path: str) -> dict[str, Any]:
+        """As a webhook has it."""
+        if self.url:
+            return {"url": f"{self.url}{path}"}
+        return {"service": {"name": self.name, "namespace": self.namespace, "path": path}}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the host that the certificate is for."""
+        return (f"{self.name}.{self.namespace}.svc",)
+
+
+def configurations(service: Service) -> list[dict[str, Any]]:
+    """The objects, without an authority: the service fills that in (:func:`trust`)."""
+    complete = _webhook("complete.pods.partage.dev", service.client(COMPLETE), _ON_PODS)
+    judge = _webhook("judge.pods.partage.dev", service.client(JUDGE), _ON_PODS)
+    advise = [
+        _webhook(f"advise.{what}.partage.dev", service.client(ADVISE), _on_templates(kinds, path))
+        for what, kinds, path in (
+            ("workloads", tuple(kind for kind in submitted.WORKLOADS if kind != "CronJob"), ""),
+            ("cronjobs", ("CronJob",), "jobTemplate.spec."),
+        )
+    ]
+    return [
+        _configuration("MutatingWebhookConfiguration", [complete]),
+        _configuration("ValidatingWebhookConfiguration", [judge, *advise]),
+    ]
+
+
+async def trust(api: kube.Api, authority_pem: bytes) -> None:
+    """Tell the configurations whom to believe, if they do not know it."""
+    authority = base64.b64encode(authority_pem).decode()
+    for plural in KINDS.values():
+        path = f"/apis/{_GROUP}/v1/{plural}/{NAME}"
+        present = await api.get(path, _Configuration)
+        unaware = [w.name for w in present.webhooks if w.client_config.ca_bundle != authority]
+        if unaware:
+            changes = [{"name": name, "clientConfig": {"caBundle": authority}} for name in unaware]
+            await api.patch(path, {"webhooks": changes}, kind=kube.Patch.STRATEGIC)
+
+
+def asks(spec: str, metadata: str) -> str:
+    """The expression (CEL) that is true for pods that ask for cards, or speak of us."""
+    return (
+        f"({_containers(spec)}).exists(c, "
+        "[c.?resources.limits.orValue({}), c.?resources.requests.orValue({})]"
+        f".exists(m, m.exists(r, {_known('r')}))) || "
+        f"{metadata}.?annotations.orValue({{}}).exists(a, a.startsWith({_quoted(_domain())}))"
+    )
+
+
+def names_cards(spec: str) -> str:
+    """The expression that is true for pods with a container that names a resource of a dialect."""
+    limits = "c.?resources.limits.orValue({})"
+    return f"({_containers(spec)}).exists(c, {limits}.exists(r, {_known('r')}))"
+
+
+class _Client(msgspec.Struct, frozen=True, rename="camel"):
+    ca_bundle: str = ""
+
+
+class _Webhook(msgspec.Struct, frozen=True, rename="camel"):
+    name: str
+    client_config: _Client = _Client()
+
+
+class _Configuration(msgspec.Struct, frozen=True):
+    webhooks: tuple[_Webhook, ...] = ()
+
+
+def _containers(spec: str) -> str:
+    return f"{spec}.?containers.orValue([]) + {spec}.?initContainers.orValue([])"
+
+
+def _known(variable: str) -> str:
+    resources = ", ".join(map(_quoted, sorted(registry.names().resources)))
+    return f"{variable} in [{resources}] || {variable}.startsWith({_quoted(_domain())})"
+
+
+def _domain() -> str:
+    return registry.names().own_prefix
+
+
+def _quoted(text: str) -> str:
+    return f"'{text}'"
+
+
+def _rule(group: str, resources: Sequence[str], operations: Sequence[str]) -> dict[str, Any]:
+    return {
+        "apiGroups": [group],
+        "apiVersions": ["v1"],
+        "operations": list(operations),
+        "resources": list(resources),
+        "scope": "Namespaced",
+    }
+
+
+_ON_PODS: dict[str, Any] = {
+    "rules": [_rule("", ["pods"], ["CREATE"])],
+    "matchConditions": [
+        {"name": "asks-for-cards", "expression": asks("object.spec", "object.metadata")}
+    ],
+    "failurePolicy": "Fail",
+}
+
+
+def _on_templates(kinds: Sequence[str], path: str) -> dict[str, Any]:
+    resources: dict[str, list[str]] = {}
+    for kind in kinds:
+        group, plural = submitted.WORKLOADS[kind]
+        resources.setdefault(group, []).append(plural)
+    template = f"object.spec.{path}template"
+    return {
+        "rules": [
+            _rule(group, plurals, ["CREATE", "UPDATE"]) for group, plurals in resources.items()
+        ],
+        "matchConditions": [
+            # What a controller made of a template was warned of when the template came.
+            {"name": "made-by-a-person", "expression": "!has(object.metadata.ownerReferences)"},
+            {
+                "name": "asks-for-cards",
+                "expression": asks(f"{template}.spec", f"{template}.?metadata"),
+            },
+        ],
+        "failurePolicy": "Ignore",
+    }
+
+
+def _webhook(name: str, client: dict[str, Any], when: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "name": name,
+        "admissionReviewVersions": ["v1"],
+        "sideEffects": "None",
+        "timeoutSeconds": _TIMEOUT_S,
+        "clientConfig": client,
+        **when,
+    }
+
+
+def _configuration(kind: str, webhooks: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "apiVersion": f"{_GROUP}/v1",
+        "kind": kind,
+        "metadata": {"name": NAME, "labels": {"app": "partage"}},
+        "webhooks": webhooks,
+    }

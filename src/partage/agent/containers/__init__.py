@@ -1,0 +1,1 @@
+"""One container, from the kubelet's call to its cards, its fence, and its end."""

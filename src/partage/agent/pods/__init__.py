@@ -1,0 +1,1 @@
+"""The pods of the node, and which of their containers the kubelet means."""

@@ -1,0 +1,74 @@
+"""Owners of processes: which container a process of the node belongs to, by its cgroup.
+
+A process cannot leave the cgroup of its container, and no other process can enter it. Its path
+names the pod and the container, in the form of either cgroup driver of the kubelet:
+
+    .../kubepods/burstable/pod0f1c...-.../<container>
+    .../kubepods-burstable-pod0f1c..._....slice/cri-containerd-<container>.scope
+
+What a container makes inside its own cgroup comes behind that, and whatever the node itself is in
+comes before; so the first pod of this node that is named is the one. Which of a pod's containers it
+is, the kubelet says in the pod's status, a moment after the container has started. Until then it is
+known where only one of them has cards.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+
+import msgspec
+
+from partage.agent.containers import cdi
+from partage.agent.pods import node_pods
+from partage.dialects import pods
+from partage.fence import processes
+
+_CONTAINER = re.compile(
+    r"pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12})(?:\.slice)?"
+    r"/(?:[a-z-]+-)?([0-9a-f]{64})(?=\.scope|/|$)"
+)
+
+
+class Owners(msgspec.Struct, frozen=True):
+    """Whose processes are whose, at one moment."""
+
+    containers: Mapping[tuple[str, str], str]  # the tenant, by uid of the pod and container's ID
+    alone: Mapping[str, str]  # the tenant of pods of which only one container has cards, by uid
+
+    def whose(self, process: processes.Facts) -> str:
+        """The name of a process's tenant; empty if it has none."""
+        for uid, container in _containers(process.cgroups):
+            if (uid, container) in self.containers:
+                return self.containers[uid, container]
+            if uid in self.alone:
+                return self.alone[uid]
+        return ""
+
+
+def owners(pods_by_uid: Mapping[str, pods.Pod], started: Iterable[cdi.Started]) -> Owners:
+    """What is known of the pods of the node and of what was started for them."""
+    tenants: dict[str, dict[str, str]] = {}  # by uid, then by name of the container
+    for container in started:
+        if container.uid in pods_by_uid:
+            tenants.setdefault(container.uid, {})[container.container] = container.tenant
+    containers = {
+        (uid, status.container_id.rpartition("/")[2]): tenants[uid][status.name]
+        for uid in tenants
+        for status in _statuses(pods_by_uid[uid])
+        if status.name in tenants[uid]
+    }
+    alone = {uid: next(iter(names.values())) for uid, names in tenants.items() if len(names) == 1}
+    return Owners(containers, alone)
+
+
+def _containers(cgroups: Iterable[str]) -> Iterator[tuple[str, str]]:
+    for path in cgroups:
+        for uid, container in _CONTAINER.findall(path):
+            yield uid.replace("_", "-"), container
+
+
+def _statuses(pod: pods.Pod) -> Iterator[node_pods.ContainerStatus]:
+    for status in (*pod.status.container_statuses, *pod.status.init_container_statuses):
+        if isinstance(status, node_pods.ContainerStatus) and status.container_id:
+            yield status

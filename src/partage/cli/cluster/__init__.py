@@ -1,0 +1,1 @@
+"""A cluster, read once for a command."""

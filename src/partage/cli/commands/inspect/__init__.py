@@ -1,0 +1,1 @@
+"""``partage inspect``: which pods have which cards of a cluster."""

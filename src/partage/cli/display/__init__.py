@@ -1,0 +1,1 @@
+"""What commands print: cells, tables and pages, text while waiting, and JSON."""

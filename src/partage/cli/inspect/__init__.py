@@ -1,1 +1,0 @@
-"""``partage inspect``: who has which card of a cluster."""

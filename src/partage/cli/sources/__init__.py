@@ -1,0 +1,1 @@
+"""Where live numbers come from: an agent, a folder of fences, or this machine."""

@@ -1,0 +1,1 @@
+"""The families of request names, a module each."""

@@ -1,0 +1,1 @@
+"""Collections of the API server, kept equal to a sink."""

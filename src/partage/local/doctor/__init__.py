@@ -1,0 +1,1 @@
+"""``partage doctor``: checks of this machine, and what they found."""

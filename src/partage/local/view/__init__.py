@@ -1,0 +1,1 @@
+"""This machine at one moment, for people who look."""

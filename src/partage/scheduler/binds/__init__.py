@@ -1,0 +1,1 @@
+"""Binds that are under way: their states, their doubts, and how many are sent at once."""

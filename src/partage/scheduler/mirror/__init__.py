@@ -1,0 +1,1 @@
+"""The cluster as the API server reports it, kept as a Fleet."""

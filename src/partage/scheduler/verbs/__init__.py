@@ -1,0 +1,1 @@
+"""What kube-scheduler and people ask the extender: filter, prioritize, preempt, bind, explain."""

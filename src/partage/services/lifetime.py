@@ -1,0 +1,43 @@
+"""The lifetime of a service: it works until a signal, or until something in it fails."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import weakref
+from collections.abc import Callable, Coroutine
+from typing import NoReturn
+
+_stops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Event] = (
+    weakref.WeakKeyDictionary()
+)
+
+
+def on_signals() -> asyncio.Event:
+    """An event that is set when this process gets a signal to end; all its services share it."""
+    loop = asyncio.get_running_loop()
+    if loop not in _stops:
+        _stops[loop] = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, _stops[loop].set)
+    return _stops[loop]
+
+
+async def until(
+    stop: asyncio.Event,
+    work: Coroutine[None, None, NoReturn],
+    *,
+    ending: Callable[[], None] = lambda: None,
+) -> None:
+    """Work until ``stop`` is set, or until the work fails; ``ending`` is called first."""
+    working = asyncio.create_task(work)
+    stopping = asyncio.create_task(stop.wait())
+    await asyncio.wait([working, stopping], return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    ending()
+    if working.done():
+        await working
+    working.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await working

@@ -1,0 +1,97 @@
+"""``make cluster ARGS="--kubelets 2"``: a share can be tried at once, as docs/cluster.md shows."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from cluster.node import node
+from cluster.programs import kubernetes_build
+from tests.cluster import making
+from tests.docs import blocks
+from tests.leaving_out import leave_out
+
+PYTHON = pathlib.Path(sys.executable)
+SHOWN = [
+    command
+    for block in blocks.of("console")
+    if block.page == "docs/cluster.md"
+    for command in blocks.commands(block)
+]
+
+
+@pytest.fixture
+def environment(
+    programs: pathlib.Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, str]]:
+    """That of a shell in which the printed lines were typed, with a standing cluster of our own."""
+    try:
+        node.check_machine()
+        runc = kubernetes_build.ensure_runc()
+    except (node.CannotRun, kubernetes_build.CannotBuild) as error:
+        leave_out("real nodes", error)
+    cache = tmp_path_factory.mktemp("up")  # tmp_path is too long for the kubelet's sockets
+    for folder in (programs.parent, runc.parent.parent):
+        (cache / folder.name).symlink_to(folder)
+    environment = os.environ | {
+        "PARTAGE_CACHE": str(cache),
+        "KUBECONFIG": str(cache / "cluster" / "kubeconfig"),
+        "PATH": os.pathsep.join([str(programs), str(PYTHON.parent), os.environ["PATH"]]),
+    }
+    try:
+        yield environment
+    finally:
+        _cluster(environment, "down")
+
+
+def test_the_commands_that_it_prints_show_what_the_page_shows(environment: dict[str, str]) -> None:
+    """All nodes have agents; the commands are those of docs/cluster.md, with their output."""
+    printed = _cluster(environment, "up", "--kubelets", "2")
+    to_try = [line.partition("#")[0].strip() for line in printed.splitlines() if " # " in line]
+    assert to_try == [command.text for command in SHOWN[: len(to_try)]]
+    for command in SHOWN:
+        _shows(command, environment)
+    assert "agent 127.0.0.2" in _cluster(environment, "status")
+
+
+def _shows(command: blocks.Command, environment: dict[str, str]) -> None:
+    """The command prints what is shown, once what was typed before has taken effect."""
+    shown = _lines(command.output)
+    if "apply" in command.text:
+        assert _lines(_output(command, environment)) == shown
+        return
+    outputs = [""]
+
+    def is_as_shown() -> bool:
+        outputs.append(_output(command, environment))
+        return _lines(outputs[-1]) == shown
+
+    making.eventually(is_as_shown, patience_s=60, why=lambda: f"{command}\n{outputs[-1]}")
+
+
+def _output(command: blocks.Command, environment: dict[str, str]) -> str:
+    done = _run(shlex.split(command.text), environment)
+    return done.stdout + done.stderr
+
+
+def _lines(text: str) -> list[str]:
+    """Without blanks at the ends of lines, which gpushare's tables have and pages do not."""
+    return [line.rstrip() for line in text.strip().splitlines()]
+
+
+def _cluster(environment: dict[str, str], *words: str) -> str:
+    done = _run([str(PYTHON), "-m", "cluster", *words], environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def _run(words: list[str], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        words, env=environment, cwd=blocks.ROOT, capture_output=True, text=True, check=False
+    )

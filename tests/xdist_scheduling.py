@@ -1,0 +1,21 @@
+"""How tests are handed out: one by one to whichever process is free, but for these files.
+
+xdist's own groups (`xdist_group`) are names behind the ids of tests, which pytest 9.2 no longer
+lets it change: version 3.8 ignores them without a word.
+"""
+
+from xdist.scheduler import LoadScopeScheduling
+
+FILES = {
+    "tests/cli/test_demo_keeps_its_promises.py": "each test sees what the demo before left behind",
+    "tests/native/test_simcuda_sanitized.py": "the sanitized driver is built once for all",
+    "tests/native/test_wheels.py": "a release is made once for all, as it takes long",
+}
+
+
+class Scheduling(LoadScopeScheduling):  # type: ignore[misc]
+    """Tests of the files above go to one process, one after the other."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return file if file in FILES else nodeid
