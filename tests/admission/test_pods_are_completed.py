@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from partage.admission import completion, known_cards, reviews
+from partage.admission import additions, known_cards, reviews
 from tests.admission import review_bodies
 
 TAINT_KEY = "sched.tensorstack.dev/xgn-mode"
@@ -141,7 +141,7 @@ def test_a_pod_with_a_whole_node_is_alone_there(
 
     terms = completed["spec"]["affinity"]["podAntiAffinity"].pop(REQUIRED)
     before = (affinity or {}).get("podAntiAffinity", {}).get(REQUIRED, [])
-    assert terms == [*before, completion.ALONE]
+    assert terms == [*before, additions.ALONE]
     for kind, written in (affinity or {}).items():
         rest = {key: text for key, text in written.items() if key != REQUIRED}
         kept = completed["spec"]["affinity"][kind]

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import msgspec
 
-from partage.admission import completion, submitted, wire
+from partage.admission import additions, submitted, wire
 from partage.core import demands, refusals, totals
 from partage.dialects import bound_pods, contract, registry, templates
 
@@ -62,8 +62,8 @@ class Reviews:
         pod = _pod(request)
         if pod is None or not bound_pods.asks(pod):
             return wire.allowed(request)
-        added = completion.of(pod, self._cards.settings, runtime_class=self._options.runtime_class)
-        return wire.allowed(request, patch=completion.patch(pod, added))
+        added = additions.of(pod, self._cards.settings, runtime_class=self._options.runtime_class)
+        return wire.allowed(request, patch=additions.patch(pod, added))
 
     def judge(self, body: bytes) -> bytes:
         """Refuse a pod that can never work."""
@@ -87,7 +87,7 @@ class Reviews:
             pod = submitted.templated_pod(kind, request.object)
         except submitted.Unreadable:
             return wire.allowed(request)  # not ours to judge: the API server has read it
-        pod = completion.applied(pod, completion.of(pod, self._cards.settings))
+        pod = additions.applied(pod, additions.of(pod, self._cards.settings))
         judgement = self._judged(pod, request.namespace)
         refusal = (f"its pods will be refused: {judgement.refusal}",) if judgement.refusal else ()
         where = submitted.template_path(kind)

@@ -1,4 +1,4 @@
-"""Completion: what is added to a pod, because its user means it and need not write it.
+"""Additions: what is added to a pod, because its user means it and need not write it.
 
 - What a resource implies (``nvidia.com/gpu: 1`` beside HAMi's memory): the kubelet gives devices by
   the resources that are written. The dialects know what is implied.
@@ -42,7 +42,7 @@ ALONE: submitted.AffinityTerm = {
 Operation = dict[str, Any]  # of JSON Patch (RFC 6902)
 
 
-class Completion(msgspec.Struct, frozen=True):
+class Additions(msgspec.Struct, frozen=True):
     """What is added to one pod."""
 
     limits: Mapping[str, Mapping[str, pods.Amount]] = {}  # by the path of their container
@@ -54,9 +54,9 @@ class Completion(msgspec.Struct, frozen=True):
         return bool(self.limits or self.tolerations or self.alone or self.runtime_class)
 
 
-def of(pod: submitted.Pod, settings: contract.Settings, *, runtime_class: str = "") -> Completion:
+def of(pod: submitted.Pod, settings: contract.Settings, *, runtime_class: str = "") -> Additions:
     """What is added to a pod that asks for cards."""
-    completion = Completion(
+    additions = Additions(
         limits={spot.path: added for spot in pods.spots(pod) if (added := _limits(spot.container))},
         tolerations=tuple(
             _toleration(taint)
@@ -65,11 +65,11 @@ def of(pod: submitted.Pod, settings: contract.Settings, *, runtime_class: str = 
         ),
         runtime_class="" if pod.spec.runtime_class_name else runtime_class,
     )
-    alone = ALONE not in _apart_from(pod) and _takes_node(applied(pod, completion), settings)
-    return msgspec.structs.replace(completion, alone=alone)
+    alone = ALONE not in _apart_from(pod) and _takes_node(applied(pod, additions), settings)
+    return msgspec.structs.replace(additions, alone=alone)
 
 
-def applied(pod: submitted.Pod, completion: Completion) -> submitted.Pod:
+def applied(pod: submitted.Pod, additions: Additions) -> submitted.Pod:
     """The pod as it will be; for what is reviewed and not changed, such as a template."""
     replace = msgspec.structs.replace
     changed = {
@@ -77,11 +77,11 @@ def applied(pod: submitted.Pod, completion: Completion) -> submitted.Pod:
             spot.container,
             resources=replace(
                 spot.container.resources,
-                limits={**spot.container.resources.limits, **completion.limits[spot.path]},
+                limits={**spot.container.resources.limits, **additions.limits[spot.path]},
             ),
         )
         for spot in pods.spots(pod)
-        if spot.path in completion.limits
+        if spot.path in additions.limits
     }
     spec = pod.spec
     return replace(
@@ -90,28 +90,28 @@ def applied(pod: submitted.Pod, completion: Completion) -> submitted.Pod:
             spec,
             containers=tuple(changed.get(id(c), c) for c in spec.containers),
             init_containers=tuple(changed.get(id(c), c) for c in spec.init_containers),
-            tolerations=(*spec.tolerations, *completion.tolerations),
-            runtime_class_name=spec.runtime_class_name or completion.runtime_class,
+            tolerations=(*spec.tolerations, *additions.tolerations),
+            runtime_class_name=spec.runtime_class_name or additions.runtime_class,
         ),
     )
 
 
-def patch(pod: submitted.Pod, completion: Completion) -> list[Operation]:
+def patch(pod: submitted.Pod, additions: Additions) -> list[Operation]:
     """The same for the API server."""
     operations = [
         operation
         for spot in pods.spots(pod)
-        if spot.path in completion.limits
-        for operation in _patched_limits(spot, completion.limits[spot.path])
+        if spot.path in additions.limits
+        for operation in _patched_limits(spot, additions.limits[spot.path])
     ]
-    if completion.tolerations and not pod.spec.tolerations:
-        operations.append(_add("/spec/tolerations", completion.tolerations))
+    if additions.tolerations and not pod.spec.tolerations:
+        operations.append(_add("/spec/tolerations", additions.tolerations))
     else:
-        operations += [_add("/spec/tolerations/-", t) for t in completion.tolerations]
-    if completion.alone:
+        operations += [_add("/spec/tolerations/-", t) for t in additions.tolerations]
+    if additions.alone:
         operations.append(_patched_affinity(pod.spec.affinity))
-    if completion.runtime_class:
-        operations.append(_add("/spec/runtimeClassName", completion.runtime_class))
+    if additions.runtime_class:
+        operations.append(_add("/spec/runtimeClassName", additions.runtime_class))
     return operations
 
 
