@@ -35,6 +35,9 @@ def guarded(clean_cluster: ControlPlane) -> Iterator[ControlPlane]:
         clean_cluster.client.delete(policy["kind"], policy["metadata"]["name"], "")
 
 
+OLD_BINDINGS = "/api/v1/namespaces/default/bindings"  # the same as a pod's own, and still served
+
+
 def _pod(
     name: str,
     limits: dict[str, Any] | None = None,
@@ -159,8 +162,9 @@ def test_nobody_but_partage_writes_records(guarded: ControlPlane, tmp_path: Path
     for change, part in ((forged, ""), (gpushare, ""), (forged, "status")):
         with pytest.raises(api.ApiError, match="records which cards a pod has"):
             client.patch("Pod", "p", change, subresource=part)
-    with pytest.raises(api.ApiError, match="records which cards a pod has"):
-        client.call("POST", api.path("Pod", "p", subresource="binding"), binding)
+    for path in (api.path("Pod", "p", subresource="binding"), OLD_BINDINGS):
+        with pytest.raises(api.ApiError, match="records which cards a pod has"):
+            client.call("POST", path, binding)
     client.patch("Pod", "p", {"metadata": {"annotations": {"note": "mine"}}})
 
     installing.apply(guarded, installing.manifests("extender.yaml"))

@@ -176,8 +176,8 @@ def _on_pods() -> dict[str, Any]:
         "failurePolicy": "Fail",
         "matchConstraints": {
             "resourceRules": [
-                _rule("", ["pods"], ["CREATE"]),
-                _rule("", ["pods/ephemeralcontainers"], ["UPDATE"]),
+                webhooks.rule("", ["pods"], ["CREATE"]),
+                webhooks.rule("", ["pods/ephemeralcontainers"], ["UPDATE"]),
             ]
         },
         "variables": _variables("object.spec"),
@@ -191,7 +191,9 @@ def _on_templates() -> dict[str, Any]:
     template = "object.spec.?template.spec.orValue({})"
     scheduled = "object.spec.?jobTemplate.spec.template.spec.orValue({})"
     kind = "request.kind.kind == 'CronJob'"
-    rules = [_rule(group, plurals, ["CREATE", "UPDATE"]) for group, plurals in resources.items()]
+    rules = [
+        webhooks.rule(group, plurals, ["CREATE", "UPDATE"]) for group, plurals in resources.items()
+    ]
     return {
         "failurePolicy": "Ignore",
         "matchConstraints": {"resourceRules": rules},
@@ -224,8 +226,8 @@ def _records(accounts: Sequence[str]) -> Iterator[dict[str, Any]]:
         "failurePolicy": "Fail",
         "matchConstraints": {
             "resourceRules": [
-                _rule("", ["pods", "pods/binding"], ["CREATE"]),
-                _rule(
+                webhooks.rule("", ["pods", "pods/binding", "bindings"], ["CREATE"]),
+                webhooks.rule(
                     "",
                     ["pods", "pods/status", "pods/ephemeralcontainers", "pods/resize"],
                     ["UPDATE"],
@@ -259,15 +261,6 @@ def _records(accounts: Sequence[str]) -> Iterator[dict[str, Any]]:
     }
     yield _policy(RECORDS, on)
     yield _binding(RECORDS, ["Deny"], {})
-
-
-def _rule(group: str, resources: Sequence[str], operations: Sequence[str]) -> dict[str, Any]:
-    return {
-        "apiGroups": [group],
-        "apiVersions": ["v1"],
-        "operations": list(operations),
-        "resources": list(resources),
-    }
 
 
 def _policy(name: str, specification: dict[str, Any]) -> dict[str, Any]:

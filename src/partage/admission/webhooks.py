@@ -95,6 +95,17 @@ def names_cards(spec: str) -> str:
     return f"({_containers(spec)}).exists(c, {limits}.exists(r, {_known('r')}))"
 
 
+def rule(group: str, resources: Sequence[str], operations: Sequence[str]) -> dict[str, Any]:
+    """What is asked about, as configurations and policies have it: all of it is in namespaces."""
+    return {
+        "apiGroups": [group],
+        "apiVersions": ["v1"],
+        "operations": list(operations),
+        "resources": list(resources),
+        "scope": "Namespaced",
+    }
+
+
 class _Client(msgspec.Struct, frozen=True, rename="camel"):
     ca_bundle: str = ""
 
@@ -125,18 +136,8 @@ def _quoted(text: str) -> str:
     return f"'{text}'"
 
 
-def _rule(group: str, resources: Sequence[str], operations: Sequence[str]) -> dict[str, Any]:
-    return {
-        "apiGroups": [group],
-        "apiVersions": ["v1"],
-        "operations": list(operations),
-        "resources": list(resources),
-        "scope": "Namespaced",
-    }
-
-
 _ON_PODS: dict[str, Any] = {
-    "rules": [_rule("", ["pods"], ["CREATE"])],
+    "rules": [rule("", ["pods"], ["CREATE"])],
     "matchConditions": [
         {"name": "asks-for-cards", "expression": asks("object.spec", "object.metadata")}
     ],
@@ -152,7 +153,7 @@ def _on_templates(kinds: Sequence[str], path: str) -> dict[str, Any]:
     template = f"object.spec.{path}template"
     return {
         "rules": [
-            _rule(group, plurals, ["CREATE", "UPDATE"]) for group, plurals in resources.items()
+            rule(group, plurals, ["CREATE", "UPDATE"]) for group, plurals in resources.items()
         ],
         "matchConditions": [
             # What a controller made of a template was warned of when the template came.
