@@ -253,7 +253,7 @@ def test_a_pod_whose_shim_is_killed_is_started_again(clean_nodes: Nodes) -> None
     run(node, objects.running_pod("hit", node_name=node.name))
     run(node, objects.running_pod("missed", node_name=node.name))
     node.kill_shim("hit")
-    until(lambda: _restarts_of(node, "hit") == 1)
+    until(lambda: _restarts_of(node, "hit") >= 1)
     assert _restarts_of(node, "missed") == 0
 
 

@@ -101,11 +101,15 @@ class Site:
         """What a container has in its environment from its start.
 
         It is said to run a moment before its program does: until then its first process is runc's.
+        And it is said to run for a moment after it has ended, where it is about to be made anew.
         """
 
         def of_program() -> str:
-            text = self.said(pod, "cat", "/proc/1/environ", container=container)
-            return "" if "_LIBCONTAINER_" in text else text
+            done = self.exec(pod, "cat", "/proc/1/environ", container=container)
+            if done.returncode and "not found" in done.stderr:
+                return ""
+            assert done.returncode == 0, done
+            return "" if "_LIBCONTAINER_" in done.stdout else str(done.stdout)
 
         text: str = making.eventually(of_program)
         return dict(entry.split("=", 1) for entry in text.split("\0") if entry)

@@ -116,7 +116,8 @@ def test_a_label_changes_what_is_offered_under_running_pods(site: Site, node: No
     site.create(_pod("second", {CARDS: 1}, "xgn"))
 
     node.kill_shim("share")
-    making.eventually(lambda: _restarts(site, "share") == 1, patience_s=90)
+    # Once, or twice: the kubelet may see the end of the container before that of its sandbox.
+    making.eventually(lambda: _restarts(site, "share") >= 1, patience_s=90)
     (after,) = site.running("share")
     node.restart_kubelet()
     making.eventually(node.is_ready, patience_s=60)
