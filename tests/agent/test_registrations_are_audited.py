@@ -160,7 +160,10 @@ async def test_a_kubelet_that_stops_meanwhile_is_no_good_news(watched: Watched) 
     watched.node.kubelet.counts[MEMORY] = frozenset({"GPU-1"})
     watched.auditor.compare({MEMORY: "1", CORE: "2"})
     await until(lambda: len(watched.taken) == 1)
+    watched.silent = True  # while it ends: a real one ends all at once, this one bit by bit
     await watched.node.kubelet.stop()
+    await until(lambda: all("the kubelet stopped" in p.problem for p in watched.plugins))
+    watched.silent = False
     questions = watched.questions
     await until(lambda: watched.questions > questions + 15)
     assert watched.back == []
