@@ -9,7 +9,7 @@ import pytest
 
 from cluster import api, objects
 from cluster.node.node import Node
-from partage.admission import completion
+from partage.admission import additions
 from tests.cluster import making
 from tests.cluster.agents import site as sites
 from tests.cluster.agents.site import Site
@@ -157,7 +157,7 @@ def test_pods_of_daemon_sets_are_beside_a_pod_with_a_whole_node(site: Site, node
     try:
         daemons = making.eventually(lambda: _daemons(site), patience_s=60)
         assert all("pod-template-generation" in pod["metadata"]["labels"] for pod in daemons)
-        alone = {"podAntiAffinity": {REQUIRED: [completion.ALONE]}}
+        alone = {"podAntiAffinity": {REQUIRED: [additions.ALONE]}}
         site.create(_pod("node", {WHOLE_NODE: 1}, "xgn", affinity=alone))
         (pod,) = site.running("node")
         assert pod["spec"]["nodeName"] == node.name
