@@ -18,46 +18,18 @@ from cluster import api, objects
 from cluster.control_plane.control_plane import ControlPlane
 from cluster.partage_processes import admission_process
 from partage.admission import webhooks
-from tests.cluster import installing, making, service_accounts
+from tests.cluster import admitting, installing, service_accounts
 
 MEMORY = objects.MEMORY
-SHARE = "partage.dev/memory-mib"
-KINDS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+SHARE = admitting.SHARE
 
 
 @pytest.fixture
 def admission(clean_cluster: ControlPlane, tmp_path: Path) -> Iterator[admission_process.Admission]:
-    """Webhooks that are asked, with the rights that their manifest gives, and a node of 16 GiB."""
-    installing.apply(clean_cluster, installing.manifests("admission.yaml"))
-    kubeconfig = tmp_path / "admission.kubeconfig"
-    kubeconfig.write_text(service_accounts.kubeconfig(clean_cluster, webhooks.NAME))
-    process = admission_process.Admission(tmp_path, kubeconfig)
-    for configuration in webhooks.configurations(webhooks.Service(url=process.url)):
-        clean_cluster.client.create(configuration)
+    """Webhooks that are asked, and a node of 16 GiB."""
     clean_cluster.client.create(objects.node("n1", cards=2, card_units=16))
-    try:
-        process.start()
-        making.eventually(lambda: _is_complete(clean_cluster), why=process.log)
+    with admitting.admission(clean_cluster, tmp_path) as process:
         yield process
-    finally:
-        process.close()
-        for kind in KINDS:
-            clean_cluster.client.delete(kind, webhooks.NAME, "")
-
-
-def _is_complete(plane: ControlPlane) -> bool:
-    """Whether the webhooks are asked, and believed."""
-    try:
-        return "partage.dev/cards" in _limits(_tried(plane, objects.pod("p", {SHARE: 1})))
-    except api.ApiError as error:
-        if "failed calling webhook" not in str(error):
-            raise
-        return False
-
-
-def _tried(plane: ControlPlane, pod: api.Object) -> api.Object:
-    """The pod as it would be stored."""
-    return plane.client.call("POST", f"{api.path('Pod')}?dryRun=All", pod)
 
 
 def _limits(pod: api.Object) -> dict[str, str]:
@@ -193,7 +165,7 @@ def test_replicas_share_one_certificate_and_survive_the_loss_of_it(
         client.delete("Secret", secret, installing.SYSTEM)
         admission.kill()
         admission.start()
-        making.eventually(lambda: _is_complete(clean_cluster), why=admission.log)
+        admitting.asked(clean_cluster, admission)
     finally:
         second.close()
     assert client.get("Secret", secret, installing.SYSTEM)["data"]["tls.crt"] != before

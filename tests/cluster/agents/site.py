@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +25,14 @@ OPTIONS = ("--quiet-after-xid", "2", "--dialects", ",".join(SPOKEN))
 class Site:
     """All of it, running."""
 
-    def __init__(self, nodes: tuple[Node, Node], folder: Path) -> None:
+    def __init__(
+        self, nodes: Sequence[Node], folder: Path, *, options: Sequence[str] = OPTIONS
+    ) -> None:
         self.nodes = nodes
         self.plane: ControlPlane = nodes[0].plane
         self.client = self.plane.client
         self.extender = extender_process.Extender(folder, self.plane.kubeconfig)
-        self.agents = tuple(Agent(node, self.plane.kubeconfig, options=OPTIONS) for node in nodes)
+        self.agents = tuple(Agent(node, self.plane.kubeconfig, options=options) for node in nodes)
 
     def start(self) -> None:
         """Start what does not run."""
