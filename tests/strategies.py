@@ -84,5 +84,6 @@ def pods(draw: st.DrawFn) -> demands.PodDemand:
         refused_by=draw(st.sampled_from([(), ("mode/a",)])),
         tag=draw(st.sampled_from(["", "tag"])),
         apart_from=draw(st.sampled_from([(), (("mode/b", "tag"),)])),
+        spread_group=draw(st.sampled_from(["", "", "lab/a", "lab/b"])),
         cpu_milli=draw(st.sampled_from([0, 4000])),
     )

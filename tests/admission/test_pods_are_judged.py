@@ -47,6 +47,38 @@ def test_a_request_that_can_never_work_is_refused_with_its_rule(
     assert rule in message
 
 
+SPREAD = {"annotations": {"partage.dev/spread": "owner"}}
+
+
+def test_a_pod_that_wants_other_cards_than_its_owners_pods_has_an_owner(
+    reviewer: reviews.Reviews,
+) -> None:
+    """Or a group. The text says what to do; a pod of a controller comes in."""
+    limits: dict[str, object] = {"aliyun.com/gpu-mem": 2}
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "u", "controller": True}
+
+    message = _message(reviewer, review_bodies.pod(limits, metadata=SPREAD))
+    owned = review_bodies.pod(limits, metadata={**SPREAD, "ownerReferences": [owner]})
+
+    assert "metadata.annotations[partage.dev/spread]: the pod has no owner and no group" in message
+    assert "let a Job, a StatefulSet or a Deployment make the pod" in message
+    assert _message(reviewer, owned) == ""
+
+
+@pytest.mark.parametrize(("value", "is_wrong"), [("owner", False), ("node", True)])
+def test_a_template_is_judged_as_pods_that_have_an_owner(
+    reviewer: reviews.Reviews, value: str, is_wrong: bool
+) -> None:
+    """The workload itself will be it, so only another value is a mistake."""
+    metadata = {"annotations": {"partage.dev/spread": value}}
+    template = {"metadata": metadata, "spec": review_bodies.pod({"nvidia.com/gpu": 1})["spec"]}
+    body = review_bodies.body({"spec": {"template": template}}, kind="Job")
+
+    warnings = review_bodies.response(reviewer.advise(body)).get("warnings", [])
+
+    assert [("write owner" in text) for text in warnings] == [True] * is_wrong
+
+
 def test_the_whole_node_is_asked_for_once(reviewer: reviews.Reviews) -> None:
     """A pod cannot be on two nodes."""
     pod = review_bodies.pod({"tensorstack.dev/nvidia-gpu-node": 1})

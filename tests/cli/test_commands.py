@@ -264,6 +264,25 @@ def test_fit_says_where_every_pod_goes(tmp_path: pathlib.Path) -> None:
     assert decisions[3]["refusal"]["code"] == "card-not-empty"
 
 
+def test_fit_keeps_pods_of_one_owner_on_different_cards(tmp_path: pathlib.Path) -> None:
+    """If they ask for it; the workload is their owner, as in a cluster."""
+    manifest = write(
+        tmp_path / "work.yaml",
+        "kind: Job",
+        "metadata: {name: j}",
+        "spec: {parallelism: 3, template: {",
+        "  metadata: {annotations: {partage.dev/spread: owner}}, spec: {containers: [",
+        "  {name: c, resources: {limits: {aliyun.com/gpu-mem: 1}}}]}}}",
+    )
+
+    result = partage("fit", "-f", manifest, "--node", "n=2x8Gi", "-o", "json")
+
+    first, second, third = json.loads(result.stdout)["decisions"]
+    shares = [d["grant"]["containers"][0]["shares"][0]["index"] for d in (first, second)]
+    assert sorted(shares) == [0, 1]
+    assert third["refusal"]["code"] == "same-group"
+
+
 def test_fit_reads_what_kubectl_reads(tmp_path: pathlib.Path) -> None:
     """Empty fields, generated names, Lists, and pods that ask for nothing beside one that does."""
     text = """

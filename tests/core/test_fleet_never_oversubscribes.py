@@ -270,6 +270,8 @@ def _assert_within(
             assert busy + card.foreign_compute_percent <= 100
         assert sum(t.tenants for _, t in takings) <= card.max_tenants
         assert len(takings) == 1 or not any(t.exclusive for _, t in takings)
+        mates = [g for g, _ in takings if g.spread_group == decided.spread_group]
+        assert not decided.spread_group or mates == [decided]
     assert not any(g.exclusive_node for g in granted) or len(granted) == 1
 
 
@@ -292,7 +294,12 @@ def _foreign_grant(uid: str, node: cards.Node, pod: demands.PodDemand) -> grants
     share = grants.Share(uuid=card.uuid, index=0, memory_mib=7, compute_percent=40)
     container = grants.ContainerGrant(name="x", shares=(share,), role=pod.containers[0].role)
     return grants.Grant(
-        pod=grants.Pod(uid), node=node.name, containers=(container,), qos=pod.qos, tag=pod.tag
+        pod=grants.Pod(uid),
+        node=node.name,
+        containers=(container,),
+        qos=pod.qos,
+        tag=pod.tag,
+        spread_group=pod.spread_group,
     )
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import strategies as st
 
 from partage.core import demands, errors
-from partage.dialects import contract, grant_record, pods, registry, templates
+from partage.dialects import contract, grant_record, pods, registry, spread_groups, templates
 from partage.dialects.families import aliyun, elastic, gaia, hami, hami_records, native, qgpu, t9k
 
 _RESOURCES = sorted({name for dialect in registry.DIALECTS for name in dialect.resources})
@@ -38,6 +38,7 @@ _WORDS = {
     native.MODELS: ("A100", "!A100"),
     native.UUIDS: ("a", "!a"),
     native.CARDS: ("all", "one"),
+    spread_groups.SPREAD: ("owner", "all"),
     grant_record.GRANT: ("1", "2"),
     "partage.dev/slip": ("",),
     gaia.CEILING: ("50", "80"),
@@ -79,7 +80,14 @@ _PODS = st.builds(
         name=st.sampled_from("ab"),
         uid=st.sampled_from("uv"),
         annotations=_ANNOTATIONS,
-        labels=st.dictionaries(st.sampled_from((aliyun.COUNT, "app")), st.sampled_from("12x")),
+        namespace=st.sampled_from("mn"),
+        labels=st.dictionaries(
+            st.sampled_from((aliyun.COUNT, "app", t9k.GROUP_LABEL)), st.sampled_from("12x")
+        ),
+        owner_references=st.lists(
+            st.builds(pods.Owner, uid=st.sampled_from(("", *"vw")), controller=st.booleans()),
+            max_size=2,
+        ).map(tuple),
     ),
     spec=st.builds(
         pods.Spec,
@@ -103,7 +111,7 @@ def _alike(pod: pods.Pod, other: pods.Pod) -> list[pods.Pod]:
     replace = msgspec.structs.replace
     parts = [
         replace(pod, metadata=replace(pod.metadata, **{field: getattr(other.metadata, field)}))
-        for field in ("name", "uid", "annotations", "labels")
+        for field in ("name", "uid", "annotations", "labels", "namespace", "owner_references")
     ]
     parts += [
         replace(pod, spec=replace(pod.spec, **{field: getattr(other.spec, field)}))

@@ -103,7 +103,9 @@ class Reviews:
         if reading.demand is None:
             return Judgement()
         warnings = tuple(map(str, registry.warnings(pod, settings)))
-        never, waits = self._chances(reading.demand, namespace)
+        # Of a group that is on no card: whether it can ever fit is the same for all groups.
+        alone = msgspec.structs.replace(reading.demand, spread_group="")
+        never, waits = self._chances(alone, namespace)
         if never and self._options.refuse_never:
             return Judgement(never, warnings)
         return Judgement(warnings=(*warnings, *filter(None, (never, waits))))

@@ -113,12 +113,14 @@ def pod(raw: msgspec.Raw) -> Pod:
 
 
 def templated_pod(kind: str, raw: msgspec.Raw) -> Pod:
-    """The pod that a workload would make."""
+    """The pod that a workload would make, of which it is the owner."""
     if kind == "CronJob":
         template = _decoded(_CRON_JOB, raw).spec.job_template.spec.template
     else:
         template = _decoded(_WORKLOAD, raw).spec.template
-    return Pod(template.metadata, template.spec)
+    owners = (pods.Owner(kind=kind, uid=kind, controller=True),)  # the uid is not known yet
+    metadata = msgspec.structs.replace(template.metadata, owner_references=owners)
+    return Pod(metadata, template.spec)
 
 
 def template_path(kind: str) -> str:

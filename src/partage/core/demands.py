@@ -103,6 +103,7 @@ class PodDemand(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     refused_by: tuple[str, ...] = ()  # node traits that rule a node out
     tag: str = ""  # what the pod is to its neighbours
     apart_from: tuple[tuple[str, str], ...] = ()  # (trait, tag): never beside on such a node
+    spread_group: str = ""  # never on a card with another pod of the same group; empty: no group
     cpu_milli: int = 0
     main_mib: int = 0
 

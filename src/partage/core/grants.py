@@ -59,6 +59,7 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
     tag: str = ""
     exclusive_node: bool = False
     policy: str = ""
+    spread_group: str = ""  # of pods that are on different cards
 
 
 class Damage(msgspec.Struct, frozen=True, kw_only=True):

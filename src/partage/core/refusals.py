@@ -41,6 +41,7 @@ class Code(enum.StrEnum):
     CARD_UNHEALTHY = "card-unhealthy"
     CARD_CORDONED = "card-cordoned"
     CARD_TAKEN = "card-taken"
+    SAME_GROUP = "same-group"
     CARD_NOT_EMPTY = "card-not-empty"
     MEMORY = "memory"
     COMPUTE = "compute"
@@ -239,6 +240,7 @@ _TEXTS = {
     Code.CARD_UNHEALTHY: "card {s.index} is not healthy",
     Code.CARD_CORDONED: "card {s.index} is cordoned",
     Code.CARD_TAKEN: "a pod has card {s.index} for itself",
+    Code.SAME_GROUP: "card {s.index} has another pod of its spread group",
     Code.CARD_NOT_EMPTY: "asks for a card of its own; card {s.index} is in use",
     Code.TENANTS: "card {s.index} takes no more tenants",
     Code.COMPUTE: "asks for {s.asked} % compute; card {s.index} has {s.free} %, {s.short} short,",
@@ -266,6 +268,8 @@ def _lack(requester: _Requester, room: Room, plan: plans.Plan) -> Shortage:
         return _shortage(requester, room, Code.CARD_CORDONED)
     if not room.open:
         return _shortage(requester, room, Code.CARD_TAKEN)
+    if part.spread_group in room.groups:
+        return _shortage(requester, room, Code.SAME_GROUP)
     if part.whole:
         return _shortage(requester, room, Code.CARD_NOT_EMPTY)
     need_mib = part.room_mib(room.memory_mib)

@@ -92,7 +92,8 @@ def worst(pod: pods.Pod, node: cards.Node, settings: contract.Settings) -> grant
     and the most of that counts. A pod that cannot be read in any way has all cards.
     """
     possible = [_everywhere(reading, pod, node) for reading in _readings(pod, node, settings)]
-    return max(possible, key=_weight, default=everything(pod, node))
+    most = max(possible, key=_weight, default=everything(pod, node))
+    return msgspec.structs.replace(most, spread_group=_spread_group(pod))
 
 
 def everything(pod: pods.Pod, node: cards.Node) -> grants.Grant:
@@ -153,6 +154,14 @@ def _readings(
             possible = unit is settings or max(amounts, default=0) <= largest_mib
             if pod_demand is not None and possible:
                 yield pod_demand
+
+
+def _spread_group(pod: pods.Pod) -> str:
+    """The group of a pod; none if it is not told readably."""
+    try:
+        return registry.spread_group(pod)
+    except errors.DemandError:
+        return ""
 
 
 def _weight(grant: grants.Grant) -> tuple[bool, int, int]:

@@ -124,6 +124,8 @@ class Dialect(Protocol):
     record_annotations: ClassVar[frozenset[str]] = frozenset()
     # The labels of pods that the family reads.
     pod_labels: ClassVar[frozenset[str]] = frozenset()
+    # Of these labels the one that names the group which a pod belongs to, if any does.
+    group_label: ClassVar[str] = ""
     # The schedulerName that the family's pods are expected to have.
     scheduler_name: ClassVar[str] = ""
     # Whether agents serve the family unless their administrator says which they serve.

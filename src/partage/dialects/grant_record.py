@@ -11,7 +11,7 @@ import msgspec
 
 from partage.core import cards, demands, grants
 from partage.core.placement import plans
-from partage.dialects import pods, records, rules
+from partage.dialects import pods, records, rules, spread_groups
 
 GRANT = "partage.dev/grant"
 LOOKED_AT = "partage.dev/looked-at"  # when the extender made sure what became of a pod
@@ -32,6 +32,7 @@ def encode(grant: grants.Grant) -> str:
         tag=grant.tag,
         exclusive_node=grant.exclusive_node,
         policy=grant.policy,
+        spread_group=grant.spread_group or msgspec.UNSET,
     )
     return msgspec.json.encode(record).decode()
 
@@ -61,6 +62,7 @@ def decode(pod: pods.Pod, node: cards.Node) -> grants.Grant | None:
         tag=record.tag,
         exclusive_node=record.exclusive_node,
         policy=record.policy,
+        spread_group=record.spread_group or "",
     )
 
 
@@ -69,7 +71,8 @@ def compare(grant: grants.Grant, demand: demands.PodDemand, node: cards.Node) ->
 
     Otherwise tenants could write themselves a smaller share, and the card would be oversubscribed
     after a restart, or a larger one, and keep others away. A share of a card that shrank since may
-    be larger than asked.
+    be larger than asked. The group is the record's: a pod may have lost its owner since, or got
+    another, and is on the cards on which its group was kept apart.
     """
     sizes = {card.uuid: card.memory_mib for card in node.cards}
     facts = (grant.qos, grant.tag, grant.exclusive_node, [c.name for c in grant.containers])
@@ -112,6 +115,7 @@ class _Record(msgspec.Struct, frozen=True, kw_only=True):
     tag: str
     exclusive_node: bool
     policy: str
+    spread_group: str | msgspec.UnsetType = msgspec.UNSET
 
 
 def _check(record: _Record, pod: pods.Pod, node: cards.Node) -> None:
@@ -119,6 +123,8 @@ def _check(record: _Record, pod: pods.Pod, node: cards.Node) -> None:
         raise records.Unreadable(GRANT, f"it belongs to another pod, {rules.shown(record.uid)}")
     if record.node != node.name:
         raise records.Unreadable(GRANT, f"it is for another node, {rules.shown(record.node)}")
+    if record.spread_group and not spread_groups.sound(record.spread_group, pod):
+        raise records.Unreadable(GRANT, "its group is not one of the pod's namespace")
     roles = {spot.container.name: spot.role for spot in pods.spots(pod)}
     granted = [(container.name, container.role) for container in record.containers]
     if len(set(granted)) != len(granted) or not set(granted) <= set(roles.items()):

@@ -17,7 +17,17 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 import msgspec
 
 from partage.core import cards, demands, errors, grants
-from partage.dialects import contract, cordons, grant_record, modes, nodes, pods, records, rules
+from partage.dialects import (
+    contract,
+    cordons,
+    grant_record,
+    modes,
+    nodes,
+    pods,
+    records,
+    rules,
+    spread_groups,
+)
 from partage.dialects.families import aliyun, elastic, gaia, hami, native, nvidia, qgpu, t9k
 
 _OWN = native.Native()
@@ -44,6 +54,7 @@ class Names(msgspec.Struct, frozen=True, kw_only=True):
     annotation_prefixes: tuple[str, ...]
     record_annotations: frozenset[str]
     pod_labels: tuple[str, ...]
+    group_labels: tuple[str, ...]
 
 
 def names() -> Names:
@@ -62,6 +73,7 @@ def _names(dialects: tuple[contract.Dialect, ...]) -> Names:
         annotation_prefixes=tuple(p for dialect in dialects for p in dialect.annotation_prefixes),
         record_annotations=frozenset().union(*(dialect.record_annotations for dialect in dialects)),
         pod_labels=tuple(sorted({name for dialect in dialects for name in dialect.pod_labels})),
+        group_labels=tuple(dialect.group_label for dialect in dialects if dialect.group_label),
     )
 
 
@@ -81,7 +93,14 @@ def demand(pod: pods.Pod, settings: contract.Settings) -> demands.PodDemand | No
     if dialect is None:
         return None
     native.fence(pod)  # raises for a level that does not exist
-    return dialect.demand(_request(pod, dialect, settings))
+    asked_for = dialect.demand(_request(pod, dialect, settings))
+    group = spread_group(pod)
+    return msgspec.structs.replace(asked_for, spread_group=group) if group else asked_for
+
+
+def spread_group(pod: pods.Pod) -> str:
+    """The pods with which the pod shares no card; empty if it does not ask for that."""
+    return spread_groups.of(pod, names().group_labels)
 
 
 def warnings(pod: pods.Pod, settings: contract.Settings) -> tuple[contract.Caution, ...]:
@@ -135,7 +154,10 @@ def marks(
 def taken_over(pod: pods.Pod, node: cards.Node, settings: contract.Settings) -> grants.Grant | None:
     """The grant that the pod's original system recorded on it; None if there is no such record."""
     dialect = _spoken(pod)
-    return None if dialect is None else dialect.granted(_request(pod, dialect, settings), node)
+    if dialect is None:
+        return None
+    grant = dialect.granted(_request(pod, dialect, settings), node)
+    return None if grant is None else _in_group(grant, pod)
 
 
 def on_cards(
@@ -149,7 +171,7 @@ def on_cards(
     if dialect is None:
         return None
     request = _request(pod, dialect, settings)
-    return records.on_cards(request, node, dialect.demand(request), chosen)
+    return _in_group(records.on_cards(request, node, dialect.demand(request), chosen), pod)
 
 
 def assigned(grant: grants.Grant) -> dict[str, str]:
@@ -397,6 +419,11 @@ def _request(
     pod: pods.Pod, dialect: contract.Dialect, settings: contract.Settings
 ) -> contract.Request:
     return contract.Request(pod, rules.askings(pod, dialect.resources), settings)
+
+
+def _in_group(grant: grants.Grant, pod: pods.Pod) -> grants.Grant:
+    group = spread_group(pod)
+    return msgspec.structs.replace(grant, spread_group=group) if group else grant
 
 
 def _named(spoken: Collection[str]) -> Iterator[contract.Dialect]:

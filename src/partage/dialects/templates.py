@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import msgspec
 
 from partage.core import demands, errors
-from partage.dialects import contract, loads, pods, registry
+from partage.dialects import contract, loads, pods, registry, spread_groups
 
 _MOST = 1024  # templates; tenants write them
 _LONGEST = 1 << 12  # bytes of one that is remembered
@@ -86,8 +86,9 @@ def _key(pod: pods.Pod) -> bytes:
     names = registry.names()
     words = list(_words(pod, names)) if meta.annotations else ()
     labels = [(name, meta.labels[name]) for name in names.pod_labels if name in meta.labels]
+    group = spread_groups.facts(pod)
     try:
-        key = _encode((spec.containers, spec.init_containers, spec.overhead, words, labels))
+        key = _encode((spec.containers, spec.init_containers, spec.overhead, words, labels, group))
     except (ValueError, OverflowError):
         return b""
     return b"" if _NULL in key else key

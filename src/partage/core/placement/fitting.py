@@ -66,6 +66,7 @@ def grant(
         tag=demand.tag,
         exclusive_node=demand.exclusive_node,
         policy=policy,
+        spread_group=demand.spread_group,
     )
 
 

@@ -26,7 +26,8 @@ class Plan:
         self.moments = grants.moments([container.role for container in pod.containers])
         caps = [c.demand.max_tenants for c in pod.containers if c.demand.max_tenants]
         most_tenants = min(caps, default=0)
-        self.parts = [Part(container.demand, most_tenants) for container in pod.containers]
+        group = pod.spread_group
+        self.parts = [Part(container.demand, most_tenants, group) for container in pod.containers]
         self.bundle = self._bundle()
         # A cheap first look: without this much on a card, or so many empty cards, no node will do.
         self.least_mib = max((part.fixed_mib or 0 for part in self.parts), default=-1)
@@ -53,11 +54,14 @@ class Plan:
 class Part:
     """What is needed of each card that one container, or several together, stand on."""
 
-    def __init__(self, demand: demands.Demand, most_tenants: int = 0) -> None:
+    def __init__(
+        self, demand: demands.Demand, most_tenants: int = 0, spread_group: str = ""
+    ) -> None:
         self.cards = demand.cards
         self.whole = demand.whole
         self.tenants = 1
         self.most_tenants = most_tenants
+        self.spread_group = spread_group
         self.compute_percent = cards.FULL_PERCENT if demand.whole else demand.compute_percent
         self.fixed_mib: int | None = demand.memory_mib  # None: it depends on the card
         self.memory_percent = cards.FULL_PERCENT if demand.whole else demand.memory_percent
@@ -113,6 +117,8 @@ class Part:
             candidates = [
                 room for room in candidates if room.tenants + tenants <= self.most_tenants
             ]
+        if self.spread_group:
+            candidates = [room for room in candidates if self.spread_group not in room.groups]
         if self.accepts is not None:
             candidates = [room for room in candidates if self.accepts(room.card)]
         return candidates
@@ -128,6 +134,7 @@ class Bundle(Part):
         self.whole = False
         self.tenants = max(len(moment) for moment in moments)
         self.most_tenants = parts[0].most_tenants
+        self.spread_group = parts[0].spread_group
         self.compute_percent = self._worst([part.compute_percent for part in parts])
         fixed = [part.fixed_mib for part in parts if part.fixed_mib is not None]
         self.fixed_mib = self._worst(fixed) if len(fixed) == len(parts) else None

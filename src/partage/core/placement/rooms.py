@@ -11,7 +11,7 @@ negative, so nothing fits; it never wraps around.
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from typing import Any
 
 import msgspec
@@ -21,12 +21,21 @@ from partage.core import cards, demands, grants
 QOS_BITS = {demands.Qos.ONLINE: 1, demands.Qos.NORMAL: 2, demands.Qos.OFFLINE: 4}
 ALL_QOS_BITS = 7
 UNNUMBERED = -1
+_NO_GROUPS: Mapping[str, int] = {}
 
 
 class Use:
     """The sums over all grants on one card."""
 
-    __slots__ = ("compute_percent", "exclusive", "memory_mib", "offline_percent", "pods", "tenants")
+    __slots__ = (
+        "compute_percent",
+        "exclusive",
+        "groups",
+        "memory_mib",
+        "offline_percent",
+        "pods",
+        "tenants",
+    )
 
     def __init__(self) -> None:
         self.memory_mib = 0
@@ -34,6 +43,7 @@ class Use:
         self.offline_percent = 0  # offline pods divide what the others leave, so they add up apart
         self.tenants = 0
         self.exclusive = 0
+        self.groups: Mapping[str, int] = _NO_GROUPS  # how many pods of each spread group
         self.pods = dict.fromkeys(QOS_BITS, 0)
 
     def add(self, taking: grants.Taking, qos: demands.Qos, sign: int) -> None:
@@ -46,6 +56,12 @@ class Use:
             self.offline_percent += sign * taking.compute_percent
         else:
             self.compute_percent += sign * taking.compute_percent
+
+    def add_to_group(self, group: str, sign: int) -> None:
+        """Count a pod of a spread group (sign 1), or one that is gone (sign -1)."""
+        count = self.groups.get(group, 0) + sign
+        others = {name: pods for name, pods in self.groups.items() if name != group}
+        self.groups = {**others, group: count} if count else others
 
     @property
     def qos_bits(self) -> int:
@@ -69,6 +85,7 @@ class Room:
         "free_offline",
         "free_percent",
         "free_tenants",
+        "groups",
         "look",
         "memory_mib",
         "open",
@@ -92,6 +109,7 @@ class Room:
         self.tenants = use.tenants
         self.free_tenants = card.max_tenants - use.tenants
         self.qos_bits = use.qos_bits
+        self.groups = frozenset(use.groups)
         foreign = card.foreign_memory_mib or card.foreign_compute_percent
         self.empty = not use.tenants and not foreign
         self.open = card.healthy and not cordoned and not use.exclusive
@@ -109,6 +127,7 @@ class Room:
             self.open,
             card.healthy,  # why a card is not open is part of the answer
             cordoned,
+            self.groups,
         )
 
     def less(self, *, memory_mib: int, compute_percent: int, tenants: int, exclusive: bool) -> Room:
@@ -120,6 +139,7 @@ class Room:
         rest.memory_mib = self.memory_mib
         rest.divisor_mib = self.divisor_mib
         rest.qos_bits = self.qos_bits
+        rest.groups = self.groups
         rest.free_mib = self.free_mib - memory_mib
         rest.free_compute = self.free_compute - compute_percent
         rest.free_offline = self.free_offline - compute_percent
@@ -223,6 +243,8 @@ class NodeState:
         for uuid, taking in touched.items():
             use = self.uses.setdefault(uuid, Use())
             use.add(taking, grant.qos, sign)
+            if grant.spread_group:
+                use.add_to_group(grant.spread_group, sign)
             if not use.tenants:
                 del self.uses[uuid]
         self.whole_pods += sign * grant.exclusive_node

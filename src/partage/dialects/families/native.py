@@ -5,7 +5,8 @@ how many cards, which is one if it does not say; a number of cards and nothing e
 cards. What concerns the whole pod (which models, which quality of service, which policy) is an
 annotation.
 
-One annotation is for pods of every dialect: the weakest fence that they accept.
+Two annotations are for pods of every dialect: the weakest fence that they accept, and that pods of
+one owner want different cards.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from partage.core import cards, demands, errors
-from partage.dialects import contract, grant_record, modes, pods, rules
+from partage.dialects import contract, grant_record, modes, pods, rules, spread_groups
 
 CARDS = "partage.dev/cards"  # a resource, and an annotation whose only value is "all"
 MEMORY = "partage.dev/memory-mib"
@@ -31,7 +32,7 @@ POLICY = "partage.dev/policy"
 FENCE = "partage.dev/fence"  # the weakest fence that will do, for pods of every dialect
 
 DOMAIN = "partage.dev/"
-_ANNOTATIONS = (CARDS, MODELS, UUIDS, QOS, CEILING, POLICY, FENCE)
+_ANNOTATIONS = (CARDS, MODELS, UUIDS, QOS, CEILING, POLICY, FENCE, spread_groups.SPREAD)
 FENCES = ("driver", "mps", "hook", "advisory")  # from the strongest
 
 ENFORCED_LABEL = "partage.dev/memory"

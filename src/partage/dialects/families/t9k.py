@@ -19,6 +19,7 @@ CARDS = "tensorstack.dev/nvidia-gpu"
 PERCENT = "tensorstack.dev/nvidia-gpu-percent"
 NODE = "tensorstack.dev/nvidia-gpu-node"
 SCHEDULER = "t9k-scheduler"
+GROUP_LABEL = "scheduler.tensorstack.dev/group-name"
 # Of nodes in the mode xgn, so that pods that use no GPU stay away.
 EXCLUSIVE_TAINT = nodes.Taint("sched.tensorstack.dev/xgn-mode", "true", "NoSchedule")
 
@@ -55,6 +56,8 @@ class T9k(contract.Dialect):
             compute=demands.ComputeMode.BEST_EFFORT,
         ),
     )
+    pod_labels = frozenset({GROUP_LABEL})
+    group_label = GROUP_LABEL
     scheduler_name = SCHEDULER
 
     def demand(self, request: contract.Request) -> demands.PodDemand:

@@ -28,6 +28,7 @@ REASONS = {
     Code.CARD_UNHEALTHY: "the GPU is not healthy",
     Code.CARD_CORDONED: "the GPU is cordoned",
     Code.CARD_TAKEN: "another pod has the GPU for itself",
+    Code.SAME_GROUP: "the GPU has a pod of the same owner (partage.dev/spread)",
     Code.CARD_NOT_EMPTY: "no GPU is unused",
     Code.MEMORY: "no GPU has enough free memory",
     Code.COMPUTE: "no GPU has enough free compute",

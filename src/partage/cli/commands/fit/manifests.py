@@ -93,9 +93,14 @@ def _pods(where: str, document: Any, numbers: Iterator[int], depth: int) -> Iter
         return
     metadata = _mapping(where, document, "metadata")
     name = metadata.get("name") or f"{metadata.get('generateName') or 'pod-'}{next(numbers)}"
+    namespace = metadata.get("namespace") or "default"
+    if replicas is None:
+        yield _pod(where, template, namespace, name)
+        return
+    owner = pods.Owner(uid=f"{document.get('kind')}/{name}", controller=True)
     for i in range(_count(where, name, replicas)):
-        namespace = metadata.get("namespace") or "default"
-        yield _pod(where, template, namespace, name if replicas is None else f"{name}-{i}")
+        made = _pod(where, template, namespace, f"{name}-{i}")
+        yield _owned(made, owner)
 
 
 def _template(document: dict[str, Any]) -> tuple[dict[str, Any] | None, Any]:
@@ -148,6 +153,12 @@ def _pod(where: str, template: dict[str, Any], namespace: Any, name: Any) -> pod
         raise errors.InputError(
             f"{where}: pod {name}: {error}", instead="compare with 'kubectl explain pod'"
         ) from error
+
+
+def _owned(pod: pods.Pod, owner: pods.Owner) -> pods.Pod:
+    """The pod as its workload's controller makes it."""
+    metadata = msgspec.structs.replace(pod.metadata, owner_references=(owner,))
+    return msgspec.structs.replace(pod, metadata=metadata)
 
 
 def _containers(value: Any) -> Any:
