@@ -19,6 +19,7 @@ from cluster.partage_processes import extender_process
 VERBS = (
     "/scheduler/filter",
     "/scheduler/prioritize",
+    "/scheduler/priorities",
     "/scheduler/preempt",
     "/scheduler/bind",
     "/gpushare-scheduler/filter",

@@ -15,9 +15,8 @@ import yaml
 
 from cluster import api, objects
 from cluster.control_plane.control_plane import ControlPlane
-from cluster.partage_processes import extender_process, partage_process
-from partage.admission import webhooks
-from tests.cluster import installing, making
+from cluster.partage_processes import extender_process
+from tests.cluster import admitting, installing, making
 
 T9K = "tensorstack.dev/nvidia-gpu"
 CARDS, PERCENT, WHOLE_NODE = T9K, f"{T9K}-percent", f"{T9K}-node"
@@ -28,49 +27,6 @@ EVICTING = {"key": "slow", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00
 ANY = {"operator": "Exists"}
 CARD_MIB = 16384
 GROUP = {"scheduler.tensorstack.dev/group-name": "gpu-usage"}
-_WEBHOOKS = "/apis/admissionregistration.k8s.io/v1"
-
-
-class Webhooks(partage_process.PartageProcess):
-    """``partage admission`` beside the control plane, with its configurations."""
-
-    def __init__(self, plane: ControlPlane, folder: Path) -> None:
-        super().__init__("admission", folder, ends_with_parent=True)
-        self._plane = plane
-        self._settings = folder / "admission.toml"
-
-    @property
-    def url(self) -> str:
-        """It has no other than over TLS."""
-        return super().url.replace("http:", "https:")
-
-    def start(self) -> None:
-        """Start it, and wait until the API server asks it."""
-        self._settings.write_text('[service]\nnames = ["127.0.0.1"]\n')
-        for made in webhooks.configurations(webhooks.Service(url=self.url)):
-            self._plane.client.call("POST", f"{_WEBHOOKS}/{made['kind'].lower()}s", made)
-        kubeconfig = self._plane.kubeconfig
-        self._launch(
-            "admission", "--config", self._settings, "--kubeconfig", kubeconfig, ready=True
-        )
-        making.eventually(self._is_asked, why=self.log)
-
-    def close(self) -> None:
-        """End it, and let the API server ask nobody."""
-        for kind in ("mutating", "validating"):
-            path = f"{_WEBHOOKS}/{kind}webhookconfigurations/{webhooks.NAME}"
-            self._plane.client.call("DELETE", path)
-        super().close()
-
-    def _is_asked(self) -> bool:
-        tried = objects.pod("tried", {CARDS: 1})
-        try:
-            made = self._plane.client.call("POST", f"{api.path('Pod')}?dryRun=All", tried)
-        except api.ApiError as error:
-            if "failed calling webhook" not in str(error):
-                raise
-            return False
-        return TAINT in _plain(made["spec"].get("tolerations", []))
 
 
 @pytest.fixture
@@ -89,12 +45,8 @@ def plane(clean_cluster: ControlPlane, extender: extender_process.Extender) -> C
 @pytest.fixture
 def completing(plane: ControlPlane, tmp_path: Path) -> Iterator[ControlPlane]:
     """And with admission."""
-    admission = Webhooks(plane, tmp_path)
-    admission.start()
-    try:
+    with admitting.admission(plane, tmp_path):
         yield plane
-    finally:
-        admission.close()
 
 
 def _node(name: str, mode: str = "", *, cards: int = 2, accelerator: str = "") -> api.Object:

@@ -84,6 +84,7 @@ def application(parts: Parts) -> routes.Routes:
         ("/gpushare-scheduler/bind", "gpushare-bind", _gpushare_bind(binder), _not_bound),
         ("/scheduler/filter", "filter", parts.filter.filter, _no_nodes),
         ("/scheduler/prioritize", "prioritize", scores.prioritize, _no_scores),
+        ("/scheduler/priorities", "prioritize", scores.prioritize, _no_scores),  # qGPU, Elastic GPU
         ("/scheduler/preempt", "preempt", preemption.preempt, _no_victims),
         (_BIND, "bind", binder.bind, _not_bound),
     ):
