@@ -210,6 +210,15 @@ def test_pods_of_one_template_are_read_once() -> None:
         assert remembered.reading(other, settings) is first
 
 
+def test_pods_of_one_group_are_read_once() -> None:
+    """Those without an owner are in one by their label."""
+    remembered, settings = templates.Templates(), contract.Settings()
+    grouped = _asking(_gib("4"), {spread_groups.SPREAD: spread_groups.OWNER})
+    metadata = msgspec.structs.replace(grouped.metadata, labels={t9k.GROUP_LABEL: "g"})
+    pod = msgspec.structs.replace(grouped, metadata=metadata)
+    assert remembered.reading(pod, settings) is remembered.reading(pod, settings)
+
+
 def test_what_is_remembered_is_bounded() -> None:
     """Tenants can write as many templates as they like, and as long ones."""
     remembered, settings = templates.Templates(), contract.Settings()

@@ -45,12 +45,17 @@ def facts(pod: pods.Pod) -> tuple[object, ...]:
     """All that :func:`of` looks at, but for annotations and labels."""
     if SPREAD not in pod.metadata.annotations:
         return ()
-    return pod.metadata.namespace, bool(pod.spec.node_name), pods.controller(pod)
+    return pod.metadata.namespace, bool(pod.spec.node_name), _owner(pod)
+
+
+def _owner(pod: pods.Pod) -> str:
+    controller = pods.controller(pod)
+    return "" if controller is None else controller.uid
 
 
 def _name(pod: pods.Pod, group_labels: Iterable[str]) -> str:
-    controller = pods.controller(pod)
-    if controller is not None and controller.uid:
-        return f"owner/{controller.uid}"
+    owner = _owner(pod)
+    if owner:
+        return f"owner/{owner}"
     labels = pod.metadata.labels
     return next((f"group/{labels[label]}" for label in group_labels if labels.get(label)), "")
