@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from partage.agent import watch
+from partage.agent import foreign_use, watch
 from partage.agent.containers import cdi
 from partage.agent.pods import node_pods
 from partage.devices import nvml
@@ -74,6 +74,7 @@ class Node:
         self.held: dict[int, int] = {}
         self.messages: list[tuple[str, str, bool]] = []
         self.counted: list[tuple[escapes.Kind, Then]] = []
+        self.others: list[foreign_use.Look] = []
         self.now_s = 1000.0
         began = cdi.Started(
             uid=UID,
@@ -100,6 +101,7 @@ class Node:
                     (pod.metadata.name, text, ended)
                 ),
                 count=lambda finding, then: self.counted.append((finding.kind, then)),
+                notice=self.others.append,
             ),
             clock=lambda: self.now_s,
         )
@@ -156,7 +158,19 @@ async def test_a_process_of_somebody_else_is_left_alone(root: roots.Root, cgroup
         node.held = {stranger.pid: 13 * GIB}
         await node.look(6)
         assert stranger.poll() is None
+        assert node.others[-1].foreign.keys() == {stranger.pid}
     assert node.messages == []
+
+
+async def test_who_escapes_is_not_foreign(
+    root: roots.Root, process: subprocess.Popen[bytes]
+) -> None:
+    """What a tenant holds beside its fence is the tenant's."""
+    node = Node(root, then=Then.TELL)
+    node.held = {process.pid: 13 * GIB}
+    await node.look(3)
+    assert node.watch.outside
+    assert not any(look.foreign for look in node.others)
 
 
 async def test_who_leaves_the_container_before_the_end_is_left_alone(

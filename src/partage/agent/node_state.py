@@ -1,8 +1,8 @@
 """The state of the node: its cards, and what is known of them at this moment.
 
-Facts come from three sides: the driver tells which cards there are, the watch of their health tells
-which are unhealthy, and the node's object tells its modes, by labels, and which cards are cordoned,
-by an annotation. Each side sets its part, and readers get the whole as one value. A card that no
+Facts come from four sides: the driver tells which cards there are, the watch of their health tells
+which are unhealthy, looks at processes tell what others use of them, and the node's object tells
+its modes, by labels, and which cards are cordoned, by an annotation. Each side sets its part, and readers get the whole as one value. A card that no
 longer answers keeps what was known of it, because pods run on it, and is unhealthy.
 """
 
@@ -32,6 +32,7 @@ class NodeState:
         self._labels: Mapping[str, str] = {}
         self._annotations: Mapping[str, str] = {}
         self._devices: dict[int, nvml.Device] = {}
+        self._foreign_mib: Mapping[str, int] = {}  # by uuid
         self._node = cards.Node(name=name)
 
     @property
@@ -85,6 +86,11 @@ class NodeState:
         self.unhealthy = dict(reasons)
         self._renew()
 
+    def set_foreign(self, foreign_mib: Mapping[str, int]) -> None:
+        """Processes outside Partage use so much of cards, by uuid."""
+        self._foreign_mib = dict(foreign_mib)
+        self._renew()
+
     def set_labels(self, labels: Mapping[str, str]) -> None:
         """The node has these labels."""
         if labels != self._labels:
@@ -117,4 +123,5 @@ class NodeState:
             card,
             healthy=card.healthy and card.uuid not in self.unhealthy,
             max_tenants=layout.SEATS,
+            foreign_memory_mib=min(self._foreign_mib.get(card.uuid, 0), card.memory_mib),
         )

@@ -21,7 +21,7 @@ from typing import NoReturn
 
 from aiohttp import web as aiohttp_web
 
-from partage.agent import node_driver, node_state, reports, settings, watch, web
+from partage.agent import foreign_use, node_driver, node_state, reports, settings, watch, web
 from partage.agent.cluster import (
     agent_events,
     mode_changes,
@@ -128,6 +128,7 @@ class Agent:
         )
         self._sweeper = cleanup.Sweeper(self._starter, self._fences, self._pods)
         self._metrics = current_names.Metrics(chosen.old_metrics)
+        self._foreign = foreign_use.ForeignUse(self._foreign_changed)
         self._watch = watch.Watch(
             self._root,
             self._state,
@@ -138,6 +139,7 @@ class Agent:
                 ask=watch.occupancies,
                 tell=self._teller.about_outside,
                 count=self._metrics.count,
+                notice=self._foreign.notice,
             ),
         )
         self._readings = node_driver.Readings()
@@ -171,6 +173,7 @@ class Agent:
             await self._read(group)
             before = self._publisher.unhealthy_before()
             self._state.set_unhealthy(before)
+            self._recall_foreign(self._publisher.foreign_before())
             with self._watching(before):
                 await self._follow(group)
         raise AssertionError("tasks that never end have ended")
@@ -266,6 +269,14 @@ class Agent:
         self._teller.about_cards(before, self._state, self._grant)
         self._look()
         self._stale.set()
+
+    def _recall_foreign(self, foreign_mib: Mapping[str, int]) -> None:
+        self._foreign.recall(foreign_mib)
+        self._state.set_foreign(foreign_mib)
+
+    def _foreign_changed(self, foreign_mib: Mapping[str, int]) -> None:
+        self._state.set_foreign(foreign_mib)
+        self._publisher.look()
 
     async def _renew(self) -> NoReturn:
         """Ask the driver again when the health of a card changed; nothing waits for its answer."""

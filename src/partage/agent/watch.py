@@ -14,19 +14,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NoReturn
 
 import msgspec
 
-from partage.agent import node_driver, node_state, process_owners
+from partage.agent import foreign_use, node_driver, node_state, process_owners
 from partage.agent.containers import cdi, gate
 from partage.agent.pods import node_pods
 from partage.core import errors
 from partage.core.quantities import MIB
 from partage.devices import nvml
 from partage.dialects import pods
+from partage.fence import processes
 from partage.fence.store import roots, tenants
 from partage.fence.watch import escapes, judgement, remedies, sampler, samples
 from partage.fence.watch.escapes import Then
@@ -75,6 +77,7 @@ class Callbacks(msgspec.Struct, frozen=True):
     ask: Callable[[Iterable[str]], tuple[nvml.Occupancy, ...]]  # cards by uuid; may take long
     tell: Callable[[pods.Pod, str, bool], None]  # of a pod; the text, and whether it was ended
     count: Callable[[escapes.Finding, Then], None]
+    notice: Callable[[foreign_use.Look], None]  # who else is on the cards
 
 
 class Watch:
@@ -102,6 +105,8 @@ class Watch:
         self._clock = clock
         self._handled: dict[samples.Process, Then] = {}
         self._blind_looks = 0
+        own = processes.facts(os.getpid())
+        self._own_cgroups = () if own is None else own.cgroups
 
     @property
     def outside(self) -> dict[tuple[str, str], escapes.Finding]:
@@ -122,8 +127,9 @@ class Watch:
     async def look(self) -> None:
         """Once; a driver that does not answer tells nothing; the watch of health reports that."""
         began = tuple(self._started.values())
-        owners = process_owners.owners(self._pods.by_uid, began)
-        sample = await node_driver.apart(lambda: self._sample(owners.whose, began))
+        owners = process_owners.owners(self._pods.by_uid, began, self._own_cgroups)
+        sample, others = await node_driver.apart(lambda: self._seen(owners, began))
+        self._callbacks.notice(others)
         self.judgement = judgement.judged(self.judgement, sample)
         await self._notice_blindness(sample)
         findings = escapes.gravest(self.judgement.findings)
@@ -131,11 +137,15 @@ class Watch:
             await self._handle(finding, owners.whose)
         self._handled = {key: then for key, then in self._handled.items() if key in findings}
 
-    def _sample(self, whose: sampler.Whose, began: Iterable[cdi.Started]) -> samples.Sample:
+    def _seen(
+        self, owners: process_owners.Owners, began: Iterable[cdi.Started]
+    ) -> tuple[samples.Sample, foreign_use.Look]:
+        """What tenants hold, and who else is there, by one answer of the driver."""
         taken_s = self._clock()
         cards = self._callbacks.ask(card.uuid for card in self._state.node.cards)
         granted = dict(_granted(began))
-        return sampler.taken(self._root, whose, cards, taken_s=taken_s, granted=granted)
+        sample = sampler.taken(self._root, owners.whose, cards, taken_s=taken_s, granted=granted)
+        return sample, foreign_use.look(cards, owners.is_foreign, taken_s=taken_s)
 
     async def _handle(self, finding: escapes.Finding, whose: sampler.Whose) -> None:
         """What is to be done about one process, once; again if something else is wanted by now."""

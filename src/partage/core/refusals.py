@@ -75,6 +75,7 @@ class Shortage(msgspec.Struct, frozen=True, kw_only=True):
     asked: int = 0  # MiB, percent or tenants, as the code says
     free: int = 0
     short: int = 0  # by how much
+    foreign_mib: int = 0  # what processes outside Partage use of the card
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):
@@ -230,9 +231,11 @@ def _lacking(state: NodeState, plan: plans.Plan, requester: _Requester) -> Refus
     nearest = max(shortages, key=lambda s: (_ORDER[s.code], -s.short))
     if count > 1 and fits:
         have = f"{len(fits)} of node {state.node.name} {'has' if len(fits) == 1 else 'have'} room"
+        strangers = sum(_by_strangers(short) for short in shortages)
         text = f"{who} asks for {count} cards; {have}"
+        text += f"; processes outside Partage use {strangers} of the others" if strangers else ""
         return refusal(Code.TOO_FEW_CARDS, state.node.name, text, shortages)
-    text = f"{who}: {_shortage_text(nearest)} on node {state.node.name}"
+    text = f"{who}: {_shortage_text(nearest)} on node {state.node.name}{_strangers_text(nearest)}"
     return refusal(nearest.code, state.node.name, text, shortages)
 
 
@@ -257,6 +260,17 @@ def _shortage_text(short: Shortage) -> str:
     if no_memory(short):
         return f"card {short.index} has no memory free"
     return _TEXTS[short.code].format(s=short)
+
+
+def _strangers_text(short: Shortage) -> str:
+    """Who has a part of a card that is short, where no pod of the node explains it."""
+    if not _by_strangers(short):
+        return ""
+    return f"; processes outside Partage use {short.foreign_mib} MiB of it"
+
+
+def _by_strangers(short: Shortage) -> bool:
+    return bool(short.foreign_mib) and short.code in (Code.MEMORY, Code.CARD_NOT_EMPTY)
 
 
 def _lack(requester: _Requester, room: Room, plan: plans.Plan) -> Shortage:
@@ -293,6 +307,7 @@ def _shortage(
         asked=needed,
         free=free,
         short=needed - free,
+        foreign_mib=room.card.foreign_memory_mib,
     )
 
 

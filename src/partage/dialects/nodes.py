@@ -212,6 +212,18 @@ def judged(
     return tuple(replace(c, healthy=False) if c.index in unhealthy else c for c in node_cards)
 
 
+def within_memory(card: cards.Card) -> cards.Card:
+    """The card, of which others use no more than there is of it."""
+    memory_mib = card.foreign_memory_mib if card.whole_only else card.memory_mib
+    used_mib = min(card.foreign_memory_mib, memory_mib)
+    used_percent = min(card.foreign_compute_percent, cards.FULL_PERCENT)
+    if (used_mib, used_percent) == (card.foreign_memory_mib, card.foreign_compute_percent):
+        return card
+    return msgspec.structs.replace(
+        card, foreign_memory_mib=used_mib, foreign_compute_percent=used_percent
+    )
+
+
 def rebased(grant: grants.Grant, node: cards.Node) -> grants.Grant:
     """The grant with the names that the node's cards have now.
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -316,7 +316,8 @@ def read_node(node: nodes.Node, unhealthy: Collection[int] = ()) -> NodeReading:
         problems.append(str(unreadable))
     labels = node.metadata.labels
     cordoned = cordons.read(node.metadata.annotations, node_cards)
-    problems += [*_slips(labels), *cordoned.problems]
+    problems += [*_overstated(node_cards), *_slips(labels), *cordoned.problems]
+    node_cards = tuple(map(nodes.within_memory, node_cards))
     bare = cards.Node(
         name=node.metadata.name,
         traits=node_traits(labels),
@@ -363,6 +364,17 @@ def _modes_by_label(
         for label in itertools.product(mode.labels, mode.values):
             by_label.setdefault(label, []).append(mode)
     return by_label
+
+
+def _overstated(node_cards: Iterable[cards.Card]) -> Iterator[str]:
+    """What processes outside Partage are said to use, where no card has so much."""
+    for card in node_cards:
+        if nodes.within_memory(card) != card:
+            yield (
+                f"card {card.index}: processes outside Partage are said to use "
+                f"{card.foreign_memory_mib} MiB and {card.foreign_compute_percent} %, which is "
+                "more than it has; all of it counts as used"
+            )
 
 
 def _slips(labels: Mapping[str, str]) -> list[str]:

@@ -19,6 +19,7 @@ from typing import NoReturn
 import msgspec
 
 from partage.agent import node_state
+from partage.core import cards
 from partage.dialects import contract, nodes, registry
 from partage.kube import api as kube
 from partage.kube import errors as kube_errors
@@ -147,12 +148,19 @@ class Publisher:
 
     def unhealthy_before(self) -> dict[str, str]:
         """The cards that an earlier run of the agent published as unhealthy, by uuid."""
+        return {card.uuid: _UNHEALTHY_BEFORE for card in self._before() if not card.healthy}
+
+    def foreign_before(self) -> dict[str, int]:
+        """What an earlier run published of processes outside Partage: MiB by uuid."""
+        used = ((card.uuid, card.foreign_memory_mib) for card in self._before())
+        return {uuid: mib for uuid, mib in used if mib}
+
+    def _before(self) -> tuple[cards.Card, ...]:
         try:
-            cards = () if self._node is None else nodes.published(self._node) or ()
+            return () if self._node is None else nodes.published(self._node) or ()
         except nodes.Unreadable as error:
-            log.warning("the cards that were unhealthy before cannot be read: %s", error)
-            return {}
-        return {card.uuid: _UNHEALTHY_BEFORE for card in cards if not card.healthy}
+            log.warning("what was published of the cards before cannot be read: %s", error)
+            return ()
 
 
 class _UnhealthyList(msgspec.Struct, frozen=True):

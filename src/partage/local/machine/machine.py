@@ -18,7 +18,7 @@ import msgspec
 
 from partage.core import cards, errors, grants
 from partage.core.quantities import MIB
-from partage.devices import nvml, nvml_events
+from partage.devices import foreign_memory, nvml, nvml_events
 from partage.fence import processes, usage
 from partage.fence.store import roots
 from partage.local.state import entries, location
@@ -83,7 +83,7 @@ def understood(seen: Seen, living: Sequence[entries.Entry], state: location.Stat
     )
     by_card = {device.uuid: device for device in seen.devices if device.uuid}
     taken = {
-        uuid: _taken_mib(by_card[uuid], seen.present, [f for f in foreign if f.uuid == uuid])
+        uuid: _taken_mib(by_card[uuid], seen.present, foreign)
         for uuid in {process.uuid for process in foreign}
     }
     for uuid, over_mib in _over(seen.present, ours, living):
@@ -187,14 +187,11 @@ def _fenced(living: Iterable[entries.Entry], state: location.StateFolder) -> dic
     return owners_by_pid
 
 
-def _taken_mib(device: nvml.Device, present: Sequence[Present], foreign: Sequence[Present]) -> int:
-    told_bytes = sum(process.used_bytes or 0 for process in foreign)
-    if all(process.used_bytes is not None for process in foreign):
-        return -(-told_bytes // MIB)
-    others = {process.pid for process in foreign}
-    ours = sum(
-        process.used_bytes or 0
+def _taken_mib(device: nvml.Device, present: Iterable[Present], foreign: Iterable[Present]) -> int:
+    on_card = (
+        nvml.Process(process.pid, process.used_bytes)
         for process in present
-        if process.uuid == device.uuid and process.pid not in others
+        if process.uuid == device.uuid
     )
-    return max(-(-told_bytes // MIB), (device.used_mib or 0) - ours // MIB)
+    pids = {process.pid for process in foreign}
+    return foreign_memory.held_mib(on_card, pids, (device.used_mib or 0) * MIB)
