@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 
 import hypothesis
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from partage.agent import foreign_use
 from partage.devices import nvml
-from tests.agent import agent_node
+from tests.agent import agent_node, orphans
 
 STEP = foreign_use.STEP_MIB
 MIB = 1 << 20
@@ -69,12 +69,9 @@ class TestLooking:
 
     @pytest.fixture
     def orphan(self) -> Iterator[int]:
-        """A process that this one did not start itself, so to say: its parent has ended."""
-        text = "import subprocess as s; print(s.Popen(['sleep', '600'], stdout=s.DEVNULL).pid)"
-        done = subprocess.run([sys.executable, "-c", text], stdout=subprocess.PIPE, check=True)
-        pid = int(done.stdout)
-        yield pid
-        subprocess.run(["kill", str(pid)], check=True)
+        """A process that is no descendant of this one."""
+        with orphans.sleeping() as pid:
+            yield pid
 
     def test_strangers_are_found(self, orphan: int) -> None:
         """With the moment at which each started."""
@@ -159,7 +156,7 @@ class TestTelling:
         self, looks: list[tuple[float, int, int]]
     ) -> None:
         """And two changes are never nearer to each other than that."""
-        state, now_s, changes, short_since = foreign_use.Told(), 0.0, [], None
+        state, now_s, changes = foreign_use.Told(), 0.0, []
         for passed_s, first_mib, second_mib in looks:
             now_s += passed_s
             before = state
@@ -168,9 +165,8 @@ class TestTelling:
                 changes.append(now_s)
             assert all(mib % STEP == 0 for mib in state.mib.values())
             enough = state.mib.get(CARD, 0) >= first_mib and state.mib.get(OTHER, 0) >= second_mib
-            short_since = None if enough else short_since or now_s
             assert enough or now_s - changes[-1] < foreign_use.PAUSE_S
-        pauses = [after - before for before, after in zip(changes, changes[1:], strict=False)]
+        pauses = [after - before for before, after in itertools.pairwise(changes)]
         assert all(pause_s >= foreign_use.PAUSE_S for pause_s in pauses)
 
 

@@ -95,6 +95,71 @@ def test_processes_of_others_are_nobodys(path: str) -> None:
     assert whose(process(path), [pod(main=MAIN)], started()) == ""
 
 
+def with_cards(uid: str) -> node_pods.Pod:
+    """A pod that asks for a card, whoever gives it."""
+    asks = pods.Resources(limits={"nvidia.com/gpu": 1})
+    container = node_pods.Container(name="main", resources=asks)
+    return node_pods.Pod(metadata=pods.Metadata(uid=uid), spec=node_pods.Spec((container,)))
+
+
+def is_foreign(path: str, *running: node_pods.Pod, own: str = "/") -> bool:
+    """Whether a process is, as an agent judges whose own cgroup is ``own``."""
+    by_uid = {pod.metadata.uid: pod for pod in running}
+    return process_owners.owners(by_uid, (), (own,)).is_foreign(process("/", path))
+
+
+@pytest.mark.parametrize(
+    ("path", "own"),
+    [
+        ("/", "/"),
+        ("/user.slice/user-1000.slice", "/"),
+        ("/docker/" + MAIN, "/"),
+        ("/../../../system.slice/gdm.service", "/"),
+        (f"/kubepods/pod{OTHER}/{MAIN}/user.slice", f"/kubepods/pod{OTHER}/{MAIN}"),
+        (f"/kubepods/pod{OTHER}/{MAIN}/sshd", f"/kubepods/pod{OTHER}/{MAIN}/kubepods/pod{UID}/x"),
+    ],
+    ids=["root", "user", "docker", "from-a-pod", "node-in-a-pod", "agent-in-a-pod-there"],
+)
+def test_a_process_in_no_pod_is_foreign(path: str, own: str) -> None:
+    """Whatever the node itself is in."""
+    assert is_foreign(path, with_cards(UID), own=own)
+
+
+def test_a_process_of_a_pod_without_cards_is_foreign() -> None:
+    """A privileged pod sees all cards of its node, and nobody counts what it takes."""
+    assert is_foreign(f"/kubepods/pod{UID}/{MAIN}", pod(main=MAIN))
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"/kubepods/burstable/pod{UID}/{MAIN}",
+        f"/kubepods.slice/kubepods-pod{UID.replace('-', '_')}.slice/cri-containerd-{MAIN}.scope",
+        f"/../../pod{UID}/{MAIN}",
+        f"/kubepods/pod{UID}/{MAIN}/kubepods/pod{OTHER}/{SIDE}",
+    ],
+    ids=["cgroupfs", "systemd", "from-a-pod", "pretended"],
+)
+def test_a_process_of_a_pod_with_cards_is_not_foreign(path: str) -> None:
+    """Its grant is counted, a vendor's whole card among it."""
+    assert not is_foreign(path, with_cards(UID), pod(OTHER))
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"/kubepods/pod{OTHER}/{MAIN}",
+        f"/kubepods/pod{UID}",
+        f"/kubepods/burstable/pod{'0f' * 16}/{MAIN}",
+        "/kubepods.slice/kubepods-besteffort.slice",
+    ],
+    ids=["unknown-pod", "no-container", "static-pod", "no-pod"],
+)
+def test_of_what_is_in_no_pod_that_is_known_nothing_is_proven(path: str) -> None:
+    """It has come or gone in this moment, or the API server has another uid for it."""
+    assert not is_foreign(path, pod(main=MAIN))
+
+
 def test_a_pod_that_is_gone_has_no_processes() -> None:
     """What is left of it is ending, and is not accused any more."""
     assert whose(process(f"/pod{UID}/{MAIN}"), [], started()) == ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from partage.agent import node_state
 from partage.devices import nvml
-from partage.dialects import cordons
+from partage.dialects import cordons, registry
 from partage.fence.store import layout
 from tests.agent import agent_node
 
@@ -39,6 +39,17 @@ def test_a_lost_card_keeps_its_facts_and_is_unhealthy() -> None:
 
     state.set_devices([agent_node.device(0), agent_node.device(1)])
     assert state.healthy == state.node
+
+
+def test_what_strangers_use_is_a_fact_of_the_card() -> None:
+    """As the scheduler reads it; no more than the card has, and nothing of what is offered."""
+    state = agent_node.facts(16384, 24576)
+    state.set_foreign({agent_node.uuid(0): 512, agent_node.uuid(1): 24832})
+    assert [card.foreign_memory_mib for card in state.node.cards] == [512, 24576]
+    offered = registry.offered(state.node, state.settings, state.dialects)
+    state.set_foreign({})
+    assert [card.foreign_memory_mib for card in state.node.cards] == [0, 0]
+    assert registry.offered(state.node, state.settings, state.dialects) == offered
 
 
 def test_all_cards_stay_when_the_driver_does_not_answer() -> None:

@@ -1,4 +1,4 @@
-"""What an agent published of unhealthy cards is known to the next one."""
+"""What an agent published of unhealthy cards, and of strangers, is known to the next one."""
 
 from __future__ import annotations
 
@@ -33,6 +33,15 @@ def test_cards_that_were_unhealthy_are_known(publisher: node_publication.Publish
     assert publisher.unhealthy_before().keys() == {agent_node.uuid(1)}
 
 
+def test_what_strangers_use_is_known(publisher: node_publication.Publisher) -> None:
+    """The scheduler goes on with it while no agent runs, and so does the next agent."""
+    state = agent_node.facts()
+    state.set_foreign({agent_node.uuid(1): 512})
+    annotations = {nodes.CARDS: nodes.encode(state.node.cards)}
+    publisher.put(agent_node.node_object(annotations=annotations))
+    assert publisher.foreign_before() == {agent_node.uuid(1): 512}
+
+
 @pytest.mark.parametrize("annotations", [{}, {nodes.CARDS: "nonsense"}], ids=["none", "nonsense"])
 def test_a_node_that_says_nothing_readable_has_no_past(
     publisher: node_publication.Publisher, annotations: dict[str, str]
@@ -40,6 +49,7 @@ def test_a_node_that_says_nothing_readable_has_no_past(
     """It is written anew in a moment."""
     publisher.put(agent_node.node_object(annotations=annotations))
     assert publisher.unhealthy_before() == {}
+    assert publisher.foreign_before() == {}
 
 
 async def test_a_list_that_could_not_be_read_is_written_anew(

@@ -21,7 +21,7 @@ from partage.fence.store import limits, locks, roots, tenants
 from partage.fence.watch import escapes
 from partage.fence.watch.escapes import Then
 from tests import leaving_out
-from tests.agent import agent_node
+from tests.agent import agent_node, orphans
 
 UID = "0f1c2d3e-aaaa-bbbb-cccc-0123456789ab"
 CONTAINER = "a" * 64
@@ -154,11 +154,11 @@ async def test_it_is_shown_while_it_is_there(
 async def test_a_process_of_somebody_else_is_left_alone(root: roots.Root, cgroup: Path) -> None:
     """It holds as much, and is in no container of Partage."""
     node = Node(root)
-    with _sleeping() as stranger:
-        node.held = {stranger.pid: 13 * GIB}
+    with orphans.sleeping() as stranger:
+        node.held = {stranger: 13 * GIB}
         await node.look(6)
-        assert stranger.poll() is None
-        assert node.others[-1].foreign.keys() == {stranger.pid}
+        assert processes.facts(stranger) is not None
+        assert node.others[-1].foreign.keys() == {stranger}
     assert node.messages == []
 
 

@@ -79,6 +79,19 @@ class FleetMachine(stateful.RuleBasedStateMachine):
             self.nodes[name] = msgspec.structs.replace(node, cordons=cordons)
             self.fleet.set_node(self.nodes[name])
 
+    @stateful.rule(
+        name=st.sampled_from(_NODE_NAMES), which=st.integers(0, 3), memory_mib=st.integers(0, 30)
+    )
+    def strangers_come_or_go(self, name: str, which: int, memory_mib: int) -> None:
+        """Processes outside Partage use another amount of a card, granted or not."""
+        node = self.nodes.get(name)
+        if node is None or which >= len(node.cards):
+            return
+        card = msgspec.structs.replace(node.cards[which], foreign_memory_mib=memory_mib)
+        changed = (*node.cards[:which], card, *node.cards[which + 1 :])
+        self.nodes[name] = msgspec.structs.replace(node, cards=changed)
+        self.fleet.set_node(self.nodes[name])
+
     @stateful.rule(data=st.data(), name=st.sampled_from(_NODE_NAMES))
     def labels_change(self, data: st.DataObject, name: str) -> None:
         """A node's mode or placement changes, its cards do not."""
@@ -272,6 +285,7 @@ def _assert_within(
         assert len(takings) == 1 or not any(t.exclusive for _, t in takings)
         mates = [g for g, _ in takings if g.spread_group == decided.spread_group]
         assert not decided.spread_group or mates == [decided]
+        assert not (grants.takings(decided)[card.uuid].exclusive and card.foreign_memory_mib)
     assert not any(g.exclusive_node for g in granted) or len(granted) == 1
 
 

@@ -202,6 +202,32 @@ def test_foreign_memory_is_not_now() -> None:
     why = _why(fleet_of(node("n0", 10, foreign_memory_mib=8)), pod(share(5)))
 
     assert (why.code, why.never, why.shortages[0].short) == (Code.MEMORY, False, 3)
+    assert why.text == (
+        "container c0: asks for 5 MiB; card 0 has 2 MiB, 3 short, on node n0; "
+        "processes outside Partage use 8 MiB of it"
+    )
+
+
+def test_a_stranger_on_a_card_keeps_it_from_whoever_wants_it_whole() -> None:
+    """The same as a tenant; and it is said who is there."""
+    why = _why(fleet_of(node("n0", 10, foreign_memory_mib=1)), pod(whole()))
+
+    assert (why.code, why.never) == (Code.CARD_NOT_EMPTY, False)
+    assert why.text.endswith(
+        "card 0 is in use on node n0; processes outside Partage use 1 MiB of it"
+    )
+
+
+def test_cards_that_strangers_use_are_counted_among_those_that_are_missing() -> None:
+    """Of several cards only some would do."""
+    free, used = node("n0", 10, 10).cards, node("n0", 10, 10, 10, foreign_memory_mib=3).cards[2:]
+    why = _why(fleet_of(cards.Node(name="n0", cards=(*free, *used))), pod(whole(3)))
+
+    assert why.code is Code.TOO_FEW_CARDS
+    assert why.text == (
+        "container c0 asks for 3 cards; 2 of node n0 have room; "
+        "processes outside Partage use 1 of the others"
+    )
 
 
 def test_too_few_free_cards_is_not_now() -> None:

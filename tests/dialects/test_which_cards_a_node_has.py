@@ -121,6 +121,7 @@ CARD = '{"uuid":"%s","index":%d,"memory_mib":1}'
         '{"version":2,"cards":[]}',
         '{"version":1,"cards":[{"uuid":"a","index":0,"memory_mib":%s}]}' % ("9" * 30),
         '{"version":1,"cards":[{"uuid":"a","index":5000,"memory_mib":1}]}',
+        '{"version":1,"cards":[{"uuid":"a","index":0,"memory_mib":1,"foreign_memory_mib":-1}]}',
         MANY,
     ],
 )  # fmt: skip
@@ -130,6 +131,22 @@ def test_an_annotation_that_makes_no_sense_is_a_problem_and_no_cards(text: str) 
     reading = registry.read_node(_node(capacity, annotations={nodes.CARDS: text}))
     assert reading.node.cards == ()
     assert reading.problems
+
+
+@pytest.mark.parametrize(
+    ("used", "counted"),
+    [({"foreign_memory_mib": 101}, (100, 0)), ({"foreign_compute_percent": 1000}, (0, 100))],
+)
+def test_strangers_use_no_more_than_a_card_has(
+    used: dict[str, int], counted: tuple[int, int]
+) -> None:
+    """More makes no sense: it is told, and all of the card is used."""
+    card = {"uuid": "a", "index": 0, "memory_mib": 100, **used}
+    text = json.dumps({"version": 1, "cards": [card]})
+    reading = registry.read_node(_node({}, annotations={nodes.CARDS: text}))
+    (read,) = reading.node.cards
+    assert (read.foreign_memory_mib, read.foreign_compute_percent) == counted
+    assert "card 0: processes outside Partage are said to use" in reading.problems[0]
 
 
 @given(st.text(max_size=200))

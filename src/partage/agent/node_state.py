@@ -2,8 +2,9 @@
 
 Facts come from four sides: the driver tells which cards there are, the watch of their health tells
 which are unhealthy, looks at processes tell what others use of them, and the node's object tells
-its modes, by labels, and which cards are cordoned, by an annotation. Each side sets its part, and readers get the whole as one value. A card that no
-longer answers keeps what was known of it, because pods run on it, and is unhealthy.
+its modes, by labels, and which cards are cordoned, by an annotation. Each side sets its part, and
+readers get the whole as one value. A card that no longer answers keeps what was known of it,
+because pods run on it, and is unhealthy.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,7 +29,7 @@ Start = Callable[..., "subprocess.Popen[str]"]
 
 @pytest.fixture
 def start(site: Site) -> Iterator[Start]:
-    """Starts programs on the first node, in no pod; they are gone in the end, and so is the word."""
+    """Starts programs on the first node, in no pod; they are gone in the end, and so told."""
     node, started = site.nodes[0], []
 
     def using(mib: int, card: int = 0) -> subprocess.Popen[str]:
@@ -74,9 +75,48 @@ def test_pods_wait_for_what_a_stranger_holds(site: Site, start: Start) -> None:
     assert sites.shares(too_much).keys().isdisjoint(sites.shares(whole))
 
 
-def _pod(name: str, node: Node, limits: dict[str, int]) -> api.Object:
+def test_what_was_told_holds_while_no_agent_runs(site: Site, start: Start) -> None:
+    """The next one goes on with it, and finds out that the process has ended."""
+    node = site.nodes[0]
+    stranger = start(3000, card=1)
+    making.eventually(lambda: _foreign(site, node) == [0, 3328])
+    version = _version(site, node)
+    site.agent(node.name).kill()
+    site.agent(node.name).start()
+    assert (_foreign(site, node), _version(site, node)) == ([0, 3328], version)
+    site.agent(node.name).kill()
+    stranger.kill()
+    stranger.wait()
+    assert _foreign(site, node) == [0, 3328]
+    site.agent(node.name).start()
+    making.eventually(lambda: _foreign(site, node) == [0, 0], patience_s=60)
+
+
+def test_tenants_are_not_taken_for_strangers(site: Site) -> None:
+    """From their first moment to their last: a share and a whole card."""
+    node, log = site.nodes[0], site.agent(site.nodes[0].name).log
+    before = log(lines=10_000).count("processes outside Partage")
+    site.create(
+        _pod("share", node, {MEMORY: 2}, command=["gpu", "hold", "1000"]),
+        _pod("whole", node, {WHOLE: 1}, command=["gpu", "hold", "9000"]),
+    )
+    site.running("share", "whole")
+    for name in ("share", "whole"):
+        site.exec(name, "timeout", "2", "gpu", "hold", "500")
+    site.gone("share", "whole")
+    assert log(lines=10_000).count("processes outside Partage") == before
+    assert _foreign(site, node) == [0, 0]
+
+
+def _version(site: Site, node: Node) -> str:
+    """Of what the agent writes on the node."""
+    return str(site.client.get("Node", node.name)["metadata"]["annotations"]["partage.dev/cards"])
+
+
+def _pod(name: str, node: Node, limits: dict[str, int], **container: Any) -> api.Object:
     where = {"kubernetes.io/hostname": node.name}
-    return objects.running_pod(name, objects.container(limits=limits), nodeSelector=where)
+    main = objects.container(limits=limits) | container
+    return objects.running_pod(name, main, nodeSelector=where)
 
 
 def _close(site: Site, node: Node, *, closed: bool = True) -> None:
