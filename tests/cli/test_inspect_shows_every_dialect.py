@@ -45,12 +45,23 @@ def placed(name: str, limits: Mapping[str, object], *indexes: int) -> Object:
     return pod(name, A100.name, limits, annotations=marks.annotations, namespace="lab")
 
 
+def other(name: str, amounts: Mapping[str, object]) -> Object:
+    """A node of another vendor, whose own plugin offers this."""
+    made = node(name)
+    texts = {resource: str(amount) for resource, amount in amounts.items()}
+    made["status"] |= {"capacity": texts, "allocatable": texts}
+    return made
+
+
 def populate(cluster: fake_cluster.Cluster) -> None:
-    """Two nodes with cards and one without; tenants of five dialects, one damaged; a total."""
+    """Nodes with cards, without, and of other vendors; tenants of five dialects; a total."""
     cluster.objects[fake_cluster.NODES] = [
         node("t4-1", memory=30, count=2, address="10.0.0.2"),
         node("plain"),
         node(A100.name, address="10.0.0.1", annotations={nodes.CARDS: nodes.encode(CARDS)}),
+        other("mi300-1", {"amd.com/gpu": 8}),
+        other("ascend-1", {"huawei.com/Ascend910": 4, "hugepages-2Mi": 0}),
+        other("odd-1", {"gpu-vendor.example/example-gpu": 2, "vendor.example/nic": 9}),
     ]
     cluster.objects[fake_cluster.PODS] = [
         shared("binpack-0", "t4-1", 3, 0),
@@ -62,6 +73,11 @@ def populate(cluster: fake_cluster.Cluster) -> None:
         shared("done", "t4-1", 15, 1, phase="Succeeded"),
         shared("waits", "", 15, None, phase="Pending"),
         pod("web", "plain", {"cpu": "1"}),
+        pod("rocm", "mi300-1", {"amd.com/gpu": 2}, {"amd.com/gpu": 1}, namespace="lab"),
+        pod("adam", "mi300-1", {"amd.com/gpu": 1}, namespace="lab"),
+        pod("past", "mi300-1", {"amd.com/gpu": 4}, namespace="lab", phase="Failed"),
+        pod("npus", "ascend-1", {"huawei.com/Ascend910": 4}),
+        pod("late", "", {"huawei.com/Ascend910": 1}, phase="Pending"),
     ]
     cluster.objects[fake_cluster.CONFIGMAPS] = [
         {"metadata": {"name": "other"}, "data": {"gpus": "0"}},

@@ -155,6 +155,10 @@ class Dialect(Protocol):
             mode.taint for mode in self.modes if mode.taint is not None and mode.set_by(labels)
         )
 
+    def other_vendor(self, _labels: Mapping[str, str], /) -> str:
+        """The label by which a node is said to have another vendor's cards; empty if none does."""
+        return ""
+
     def implied(self, _resources: Collection[str], /) -> dict[str, int]:
         """What a container that names these resources asks for besides, and need not write.
 

@@ -8,7 +8,8 @@ needed.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 import msgspec
 
@@ -28,28 +29,41 @@ class Load(msgspec.Struct, frozen=True):
         return Load(self.cpu_milli + other.cpu_milli, self.main_mib + other.main_mib)
 
 
-def of(pod: pods.Pod) -> Load:
-    """The pod's load at its worst moment, each dimension by itself, and its overhead.
+_Sum = TypeVar("_Sum", int, Load)
 
-    Init containers run one after another, each beside the sidecars that started before it; then
-    all apps run beside all sidecars. A pod may have thousands of them, so they are gone through
-    once.
-    """
-    beside, worst = Load(), Load()
-    for container in pod.spec.init_containers:
-        now = beside + _load(container.resources)
-        worst = _larger(worst, now)
-        if container.restart_policy == "Always":
-            beside = now
-    for container in pod.spec.containers:
-        beside += _load(container.resources)
-    return _larger(worst, beside) + amounts(pod.spec.overhead)
+
+def of(pod: pods.Pod) -> Load:
+    """The pod's load at its worst moment, each dimension by itself, and its overhead."""
+    return _worst(pod, _load, _larger, Load()) + amounts(pod.spec.overhead)
+
+
+def at_worst(pod: pods.Pod, amount: Callable[[pods.Resources], int]) -> int:
+    """The most that a pod has of something at one moment, given what each container has."""
+    return _worst(pod, amount, max, 0)
 
 
 def amounts(resources: Mapping[str, pods.Amount]) -> Load:
     """The CPU and memory among some resources."""
     cpu, memory = resources.get("cpu", 0), resources.get("memory", 0)
     return _read(rules.as_text(cpu), rules.as_text(memory))
+
+
+def _worst(
+    pod: pods.Pod, read: Callable[[pods.Resources], _Sum], larger: Callable[..., _Sum], zero: _Sum
+) -> _Sum:
+    """Init containers run one after another, each beside the sidecars that started before it; then
+    all apps run beside all sidecars. A pod may have thousands of them, so they are gone through
+    once.
+    """
+    beside, worst = zero, zero
+    for container in pod.spec.init_containers:
+        now = beside + read(container.resources)
+        worst = larger(worst, now)
+        if container.restart_policy == "Always":
+            beside = now
+    for container in pod.spec.containers:
+        beside += read(container.resources)
+    return larger(worst, beside)
 
 
 def _larger(load: Load, other: Load) -> Load:

@@ -88,9 +88,13 @@ class Node(msgspec.Struct, frozen=True, rename="camel"):
         """What the node's capacity says of a resource; 0 if nothing, or nothing readable."""
         return _whole(self.status.capacity, resource)
 
+    def allocatable(self, resource: str) -> int:
+        """How much of a resource pods can have there at the moment."""
+        return _whole(self.status.allocatable, resource)
+
     def offers(self, resource: str) -> bool:
         """Whether pods can have any of a resource there at the moment."""
-        return _whole(self.status.allocatable, resource) > 0
+        return self.allocatable(resource) > 0
 
     @property
     def address(self) -> str:

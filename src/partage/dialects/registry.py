@@ -317,7 +317,13 @@ def read_node(node: nodes.Node, unhealthy: Collection[int] = ()) -> NodeReading:
     labels = node.metadata.labels
     cordoned = cordons.read(node.metadata.annotations, node_cards)
     problems += [*_overstated(node_cards), *_slips(labels), *cordoned.problems]
-    node_cards = tuple(map(nodes.within_memory, node_cards))
+    other_vendor = next(filter(None, (d.other_vendor(labels) for d in DIALECTS)), "")
+    if other_vendor and node_cards:
+        problems.append(
+            f"label {other_vendor} says that it has another vendor's cards, so nothing is placed "
+            f"on the {len(node_cards)} that it names; remove the label if they are NVIDIA's"
+        )
+    node_cards = () if other_vendor else tuple(map(nodes.within_memory, node_cards))
     bare = cards.Node(
         name=node.metadata.name,
         traits=node_traits(labels),

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from partage.core import demands, fleet
+from partage.core.placement import rooms
 from partage.kube import api as kube
 from partage.kube import errors as kube_errors
 from partage.scheduler.mirror import mirror as mirrors
@@ -91,9 +92,13 @@ class Requeue:
             self._freed.set()
 
     async def _patch(self, mirror: mirrors.Mirror) -> bool:
-        # Any node will do, and the one that has room may be gone by now.
-        if mirror.fleet.state(self._node) is None:
-            self._node = next(iter(mirror.nodes.keys()), self._node)
+        # Any node with cards will do, and the one that has room may be gone by now. What has none
+        # is not ours to write on: another vendor's node, say.
+        if not self._has_cards(mirror.fleet.state(self._node)):
+            states = filter(self._has_cards, mirror.fleet.states())
+            self._node = next((state.node.name for state in states), "")
+        if not self._node:
+            return True  # nothing fits anywhere
         now = dt.datetime.now(dt.UTC).isoformat(timespec="milliseconds")
         body = {"metadata": {"annotations": {ANNOTATION: now}}}
         try:
@@ -110,6 +115,10 @@ class Requeue:
             return False
         self.patches += 1
         return True
+
+    @staticmethod
+    def _has_cards(state: rooms.NodeState | None) -> bool:
+        return state is not None and bool(state.node.cards)
 
     def _complain(self, error: kube_errors.Forbidden) -> None:
         """Once is enough: rights do not change often, and all else works without this one."""

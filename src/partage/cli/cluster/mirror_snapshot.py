@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from partage.cli.cluster import cluster_snapshot
 from partage.core import fleet
-from partage.dialects import contract, memory_units, pods
+from partage.dialects import contract, memory_units, nodes, pods
 from partage.kube import errors as kube_errors
 from partage.scheduler.mirror import mirror
 
@@ -20,11 +20,16 @@ async def read(
     form: type[P],
     *,
     see: Callable[[P], None] = lambda _pod: None,
+    see_node: Callable[[nodes.Node], None] = lambda _node: None,
 ) -> mirror.Mirror:
-    """A mirror of the cluster; ``see`` gets every pod in its form, as the mirror keeps none."""
+    """A mirror of the cluster; ``see`` gets every pod in its form, as the mirror keeps none.
+
+    And ``see_node`` gets every node, of which the mirror keeps its cards.
+    """
     # Problems are part of the answer; they need not be logged as well.
     logging.getLogger("partage").addHandler(logging.NullHandler())
-    cluster_mirror = mirror.Mirror(fleet.standard(), memory_units.Unit(contract.Settings()))
+    unit = memory_units.Unit(contract.Settings())
+    cluster_mirror = mirror.Mirror(fleet.standard(), unit, seen=see_node)
     async for node in cluster.each_node():
         cluster_mirror.nodes.put(node)
     await _read_health(cluster, cluster_mirror)

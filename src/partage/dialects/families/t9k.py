@@ -28,6 +28,7 @@ _PREFIXES = ("sched.tensorstack.dev/", "scheduler.tensorstack.dev/")
 _MODE_LABELS = tuple(f"{prefix}node-alloc-mode" for prefix in _PREFIXES)
 _ACCELERATOR_LABELS = tuple(f"{prefix}accelerator" for prefix in _PREFIXES)
 ACCELERATOR_LABEL, _ACCELERATOR = _ACCELERATOR_LABELS[0], "nvidia-gpu"
+_OTHER_ACCELERATORS = ("amd-gpu", "huawei-npu")  # served by their vendors' own plugins
 
 
 class T9k(contract.Dialect):
@@ -73,6 +74,11 @@ class T9k(contract.Dialect):
         # Other vendors' nodes may have the label of the mode, and their plugins know no taint.
         others = (labels.get(label, _ACCELERATOR) != _ACCELERATOR for label in _ACCELERATOR_LABELS)
         return () if any(others) else super().taints(labels)
+
+    def other_vendor(self, labels: Mapping[str, str]) -> str:
+        values = ((label, labels.get(label, "")) for label in _ACCELERATOR_LABELS)
+        others = (f"{label}: {value}" for label, value in values if value in _OTHER_ACCELERATORS)
+        return next(others, "")
 
     def offered(self, node: cards.Node, _settings: contract.Settings) -> dict[str, int]:
         return {

@@ -15,7 +15,7 @@ import yaml
 
 from partage.cli import notices
 from partage.cli.cluster import cluster_snapshot, mirror_snapshot
-from partage.cli.commands.inspect import inspection
+from partage.cli.commands.inspect import accelerator_rows, inspection
 from partage.cli.display import tables
 from partage.cli.sources import agent_address
 from partage.dialects import pods
@@ -65,12 +65,17 @@ def inspect(
     text = _PRINTED[output](inspected, live)
     if text:
         click.echo(text)
-    if output in _TABLES and not any(node.cards for node in inspected.nodes):
+    empty = not inspected.other_accelerators and not any(node.cards for node in inspected.nodes)
+    if output in _TABLES and empty:
         notices.show(f"No cards found{f' on node {node}' if node else ''}.")
 
 
 async def _read(cluster: cluster_snapshot.Cluster) -> inspection.Inspection:
-    return inspection.inspect(await mirror_snapshot.read(cluster, pods.Pod), named=cluster.node)
+    others = accelerator_rows.Collector()
+    cluster_mirror = await mirror_snapshot.read(
+        cluster, pods.Pod, see=others.see_pod, see_node=others.see_node
+    )
+    return inspection.inspect(cluster_mirror, named=cluster.node, others=others.rows())
 
 
 def _joined(inspected: inspection.Inspection, agent: str) -> inspection.Inspection:
@@ -112,7 +117,7 @@ _PRINTED: dict[str, Callable[[inspection.Inspection, bool], str]] = {
 
 
 def _blocks(inspected: inspection.Inspection, *, wide: bool, live: bool) -> Iterator[str]:
-    """Cards, then tenants, then namespaces, then problems, each where there are any."""
+    """Cards, tenants, what other vendors have, namespaces, problems: each where there are any."""
     cards = [(node, card) for node in inspected.nodes for card in node.cards]
     tenants = [(node, card, tenant) for node, card in cards for tenant in card.tenants]
     if cards:
@@ -124,6 +129,8 @@ def _blocks(inspected: inspection.Inspection, *, wide: bool, live: bool) -> Iter
             for node, card, tenant in tenants
         )
         yield _aligned(_TENANT + _TENANT_WIDE * wide + _LIVE * live, rows)
+    if inspected.other_accelerators:
+        yield _aligned(_OTHERS, map(_other, inspected.other_accelerators))
     if inspected.namespaces:
         yield _aligned(_NAMESPACE, map(_namespace, inspected.namespaces))
     if inspected.problems:
@@ -141,6 +148,7 @@ _TENANT = (
 )
 _TENANT_WIDE = ("QOS", "CONTAINERS", "UID")
 _LIVE = ("MEASURED(MiB)",)
+_OTHERS = ("NODE", "RESOURCE", "ACCELERATOR", "USED", "TOTAL", "PODS")
 _NAMESPACE = ("NAMESPACE", "CARDS", "MEMORY(MiB)", "COMPUTE")
 _PROBLEM = ("OBJECT", "PROBLEM")
 
@@ -176,6 +184,12 @@ def _tenant(
     )
     more = (tenant.qos, ",".join(tenant.containers) or UNKNOWN, tenant.uid)
     return usual + more * wide
+
+
+def _other(row: accelerator_rows.Accelerators) -> tuple[str, ...]:
+    holders = (f"{holder.namespace}/{holder.pod} ({holder.amount})" for holder in row.pods)
+    names = ", ".join(holders) or "none"
+    return row.node, row.resource, row.accelerator, str(row.used), str(row.capacity), names
 
 
 def _namespace(row: inspection.Namespace) -> tuple[str, ...]:

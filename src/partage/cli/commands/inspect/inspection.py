@@ -15,6 +15,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from partage.cli.commands.inspect import accelerator_rows
 from partage.cli.display import json_objects
 from partage.core import grants
 from partage.core.placement.rooms import NodeState, Room, Use
@@ -89,11 +90,17 @@ class Inspection(msgspec.Struct, frozen=True, kw_only=True):
     api_version: str = msgspec.field(default=json_objects.API_VERSION, name="apiVersion")
     kind: str = "Inspection"
     nodes: tuple[Node, ...]
+    other_accelerators: tuple[accelerator_rows.Accelerators, ...]  # of other vendors
     namespaces: tuple[Namespace, ...] | None  # None: they were not read
     problems: tuple[Problem, ...]
 
 
-def inspect(cluster_mirror: mirror.Mirror, *, named: str = "") -> Inspection:
+def inspect(
+    cluster_mirror: mirror.Mirror,
+    *,
+    named: str = "",
+    others: tuple[accelerator_rows.Accelerators, ...] = (),
+) -> Inspection:
     """The content of a mirror; nodes without cards are left out unless they are ``named``."""
     shown = (s for s in cluster_mirror.fleet.states() if s.rooms or s.uses or s.node.name == named)
     states = sorted(shown, key=lambda state: state.node.name)
@@ -102,6 +109,7 @@ def inspect(cluster_mirror: mirror.Mirror, *, named: str = "") -> Inspection:
     computed = (problem for view in views for problem in view.problems())
     return Inspection(
         nodes=tuple(view.node() for view in views),
+        other_accelerators=others,
         namespaces=_namespaces(cluster_mirror),
         problems=(*listed, *computed),
     )
