@@ -243,6 +243,15 @@ async def test_discovery_keeps_its_labels(cluster: Cluster) -> None:
     assert cluster.node["metadata"]["labels"] == labels | own
 
 
+async def test_the_label_of_another_vendor_is_left_alone(cluster: Cluster) -> None:
+    """Somebody set it, and two who write the same label would never end."""
+    labels = {"sched.tensorstack.dev/accelerator": "amd-gpu"}
+    merge(cluster.node, {"metadata": {"labels": labels}})
+    counting = contract.Settings(t9k_label=True)
+    await cluster.publisher(agent_node.facts(counting=counting))._publish()
+    assert cluster.node["metadata"]["labels"].items() >= labels.items()
+
+
 @pytest.mark.parametrize(
     ("spoken", "t9k_label", "label", "count"),
     [

@@ -149,6 +149,20 @@ def test_strangers_use_no_more_than_a_card_has(
     assert "card 0: processes outside Partage are said to use" in reading.problems[0]
 
 
+@pytest.mark.parametrize("prefix", ["sched", "scheduler"])
+@pytest.mark.parametrize(
+    ("value", "count"), [("amd-gpu", 0), ("huawei-npu", 0), ("nvidia-gpu", 2), ("", 2)]
+)
+def test_a_node_of_another_vendor_has_no_cards(prefix: str, value: str, count: int) -> None:
+    """Whatever else it says; and that it says more is a problem."""
+    labels = {f"{prefix}.tensorstack.dev/accelerator": value}
+    reading = registry.read_node(_node({"aliyun.com/gpu-mem": 30, "aliyun.com/gpu-count": 2},
+                                       labels=labels))  # fmt: skip
+    assert len(reading.node.cards) == count
+    assert bool(reading.problems) == (not count)
+    assert not registry.read_node(_node({"amd.com/gpu": 8}, labels=labels)).problems
+
+
 @given(st.text(max_size=200))
 def test_no_text_on_a_node_raises(text: str) -> None:
     """Users who may edit a node must not be able to stop the scheduler."""

@@ -69,6 +69,27 @@ async def test_what_is_freed_in_a_moment_is_one_patch() -> None:
     assert not waker.refused
 
 
+async def test_a_node_without_cards_is_not_written_on() -> None:
+    """It may be another vendor's; one with cards will do as well."""
+    cluster, api = small_cluster.Cluster(), Nodes()
+    cluster.mirror.nodes.put(small_cluster.node("amd", count=0))
+    cluster.mirror.nodes.put(small_cluster.node("n1"))
+    async with _waking(cluster, api) as waker:
+        _refuse(cluster, waker)
+        waker.note_freed("amd")
+    assert api.patched == ["/api/v1/nodes/n1"]
+
+
+async def test_without_any_card_nobody_is_woken() -> None:
+    """Nothing would fit."""
+    cluster, api = small_cluster.Cluster(), Nodes()
+    cluster.mirror.nodes.put(small_cluster.node("amd", count=0))
+    async with _waking(cluster, api) as waker:
+        waker.wake_all()
+        waker.note_freed("amd")
+    assert api.patched == []
+
+
 async def test_nobody_refused_is_no_patch() -> None:
     """Room appears all the time."""
     cluster, api = small_cluster.Cluster(), Nodes()

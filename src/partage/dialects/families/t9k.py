@@ -88,7 +88,9 @@ class T9k(contract.Dialect):
         }
 
     def node_labels(self, described: contract.Described) -> dict[str, str]:
-        return {ACCELERATOR_LABEL: _ACCELERATOR} if described.settings.t9k_label else {}
+        if not described.settings.t9k_label or self.other_vendor(described.labels):
+            return {}  # somebody said that the node is another vendor's
+        return {ACCELERATOR_LABEL: _ACCELERATOR}
 
     def advertised(self, node: nodes.Node) -> tuple[cards.Card, ...]:
         advertised = any(map(node.amount, self.resources))
