@@ -74,8 +74,14 @@ def start_all(nodes: Iterable[Node]) -> None:
 
 
 def clear(nodes: Collection[Node]) -> None:
-    """Delete all pods of the control plane, and wait until the nodes have no containers left."""
+    """Delete all pods of the control plane, and wait until the nodes have no containers left.
+
+    Before them goes what would make them anew.
+    """
     client = next(iter(nodes)).plane.client
+    for kind in ("StatefulSet", "Deployment"):
+        for owner in client.list_all(kind):
+            client.delete(kind, owner["metadata"]["name"], owner["metadata"]["namespace"])
     for namespace in {pod["metadata"]["namespace"] for pod in client.list_all("Pod")}:
         client.call("DELETE", api.path("Pod", "", namespace) + "?gracePeriodSeconds=0")
     deadline = time.monotonic() + _CLEARING_SECONDS

@@ -27,9 +27,6 @@ def whole_site(
 @pytest.fixture
 def site(whole_site: Site, nodes: tuple[Node, Node]) -> Iterator[Site]:
     """The site without pods, whatever the test before did to it."""
-    for kind in ("StatefulSet", "Deployment"):
-        for kept in whole_site.client.list_all(kind):
-            whole_site.client.delete(kind, kept["metadata"]["name"])
     node.clear(nodes)
     whole_site.start()
     yield whole_site
