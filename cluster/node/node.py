@@ -19,7 +19,6 @@ import http
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Collection, Iterable
 from concurrent import futures
@@ -28,17 +27,17 @@ from pathlib import Path
 from cluster import api, child_processes
 from cluster.control_plane import access_files
 from cluster.control_plane.control_plane import ControlPlane
-from cluster.node import container_image, containerd_client, node_settings, simulated_cards
+from cluster.node import (
+    container_image,
+    containerd_client,
+    namespace_processes,
+    node_settings,
+    simulated_cards,
+)
 from cluster.programs import kubernetes_build
 
 PROGRAMS = ("first", "containerd", "kubelet")
 
-_NAMESPACES: list[str | Path] = [
-    sys.executable,
-    "-I",
-    "-S",
-    Path(__file__).with_name("namespaces.py"),
-]
 _CARDS = "cards"  # a folder
 _CLEARING_SECONDS = 60
 
@@ -124,7 +123,8 @@ class Node:
         self.cgroup = f"partage-{hashlib.sha256(os.fsencode(self.folder)).hexdigest()[:12]}"
         run = self.folder / "run"
         self._first, self._containerd, self._kubelet = (
-            _ProcessInNamespaces(name, run, ends_with_parent=ends_with_parent) for name in PROGRAMS
+            namespace_processes.Process(name, run, ends_with_parent=ends_with_parent)
+            for name in PROGRAMS
         )
         self._port: child_processes.Port | None = None
 
@@ -258,7 +258,7 @@ class Node:
 
     def _make_namespaces(self) -> None:
         groups = [hierarchy / self.cgroup for hierarchy in node_settings.hierarchies()]
-        self._first.start([*_NAMESPACES, "make", self.folder / "covers", *groups])
+        self._first.start([*namespace_processes.COMMAND, "make", self.folder / "covers", *groups])
         self._first.wait_until(self._has_mounts)
 
     def _has_mounts(self) -> bool:
@@ -270,11 +270,11 @@ class Node:
             return False
 
     def _first_pid(self) -> int:
-        return child_processes.children(self._first.pid or 0)[0]
+        return namespace_processes.first_pid(self._first)
 
-    def _run(self, process: _ProcessInNamespaces, program: str, *options: str) -> None:
+    def _run(self, process: namespace_processes.Process, program: str, *options: str) -> None:
         command: list[str | Path] = [self._programs / program, *options]
-        process.start([*_NAMESPACES, "enter", str(self._first_pid()), *command])
+        process.start([*namespace_processes.COMMAND, "enter", str(self._first_pid()), *command])
 
     def _forget_readiness(self) -> None:
         """Say that nobody knows, as a controller would after a while: what is said next is new."""
@@ -295,13 +295,3 @@ class Node:
             if status["name"] == container and "containerID" in status:
                 return str(status["containerID"]).rpartition("/")[2]
         raise NoSuchContainer(f"pod {pod} has no container {container} that was started")
-
-
-class _ProcessInNamespaces(child_processes.Process):
-    """A program in the node's namespaces; the process that we know waits for it outside."""
-
-    def signal(self, number: signal.Signals) -> None:
-        """Send a signal to the program: when it is gone, so is the one that waits for it."""
-        pid = self.pid
-        if pid is not None:
-            os.kill(next(iter(child_processes.children(pid)), pid), number)

@@ -33,6 +33,7 @@ _COMMANDS = {
     "explain": "say why a pod is pending",
     "cordon": "keep new pods off one card of a node",
     "uncordon": "let new pods onto the card again",
+    "slurm": "prepare Slurm to share cards",
     "simulate": "compare policies on recorded workloads",
 }
 # What users of other tools may type, and which command does it here.
@@ -52,6 +53,7 @@ OTHER_NAMES = {
         "'partage run' starts a program with a share of a card.",
     ),
     **dict.fromkeys(("monitor", "nvitop", "htop"), "'partage top' shows cards and programs live."),
+    **dict.fromkeys(("scontrol", "sinfo"), "'partage slurm nodes' shows a Slurm cluster's cards."),
     **dict.fromkeys(("check", "test", "info"), "'partage doctor' examines this machine."),
     **dict.fromkeys(("install", "init"), "'partage setup' makes one ledger for all users."),
     **dict.fromkeys(

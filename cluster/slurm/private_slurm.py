@@ -1,0 +1,224 @@
+"""A private Slurm: munged, slurmctld and slurmd of Debian's packages, on loopback, in one folder.
+
+Nothing of the machine's own Slurm or munge is used or changed. All programs, and the jobs, are in
+one namespace of processes (:mod:`cluster.node.namespaces`): when its first process ends, the kernel
+ends all others, and their cgroups are removed. So nothing stays behind, even if the process that
+started it is killed.
+
+Nodes have names with the process id in them, because Slurm names its cgroups after them, and the
+whole machine sees those.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import os
+import secrets
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from cluster import child_processes
+from cluster.node import namespace_processes
+
+PROGRAMS = ("munged", "slurmctld", "slurmd", "srun", "scontrol", "squeue", "sinfo")
+PACKAGES = "slurm-wlm munge"
+PATIENCE_S = 60.0
+
+_FOLDERS = ("run", "state", "spool", "dev")
+_GROUPS = ("freezer", "devices")  # the hierarchies that Slurm makes cgroups in
+_CGROUPS = Path("/sys/fs/cgroup")
+_SEARCHED = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
+_NVIDIA = 195  # the major number of its cards
+_NUMBERS = itertools.count(1)  # of the Slurms of this process
+
+
+class CannotRun(Exception):
+    """This machine cannot have a Slurm of its own; the text says why."""
+
+
+def check_machine() -> None:
+    """Raise CannotRun if this machine cannot have one."""
+    if os.geteuid() != 0:
+        raise CannotRun("slurmd needs root; run this as root")
+    missing = [name for name in PROGRAMS if not shutil.which(name, path=_SEARCHED)]
+    if missing:
+        raise CannotRun(f"there is no {missing[0]}; install Debian's {PACKAGES}")
+    missing = [name for name in _GROUPS if not (_CGROUPS / name / "tasks").exists()]
+    if missing:
+        raise CannotRun(f"there are no cgroups of version 1 for {missing[0]}")
+
+
+class PrivateSlurm:
+    """A controller and its nodes, all on this machine."""
+
+    def __init__(self, folder: Path, *, nodes: int = 1, cards: int = 2) -> None:
+        prefix = f"p{os.getpid()}s{next(_NUMBERS)}"
+        self.folder = folder.resolve()
+        self.nodes = [f"{prefix}n{number}" for number in range(1, nodes + 1)]
+        self.devices = self.folder / "dev"  # where nvidia0 and the others are
+        self._cards = cards
+        run = self.folder / "run"
+        self._first, self._munged, self._controller, *self._daemons = (
+            namespace_processes.Process(name, run, ends_with_parent=True)
+            for name in ("first", "munged", "slurmctld", *self.nodes)
+        )
+        self._ports: list[child_processes.Port] = []
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """In which Slurm's commands speak to this one."""
+        return {**os.environ, "PATH": _SEARCHED, "SLURM_CONF": str(self.folder / "slurm.conf")}
+
+    def start(self, gres: Mapping[str, str], gres_types: str, gres_conf: Sequence[str]) -> None:
+        """Start with these resources of each node; if a part fails, nothing is left running."""
+        check_machine()
+        try:
+            self._make_folder()
+            self.write("slurm.conf", self._slurm_conf(gres, gres_types))
+            self.write("gres.conf", gres_conf)
+            self.write("plugstack.conf", [])
+            self.write("cgroup.conf", _cgroup_conf())
+            self._start_first()
+            self._start_munged()
+            self._start_slurm()
+        except BaseException:
+            self.stop()
+            raise
+
+    def restart(self) -> None:
+        """End slurmd and slurmctld, and start them with what the files say now."""
+        for process in (*self._daemons, self._controller):
+            process.stop()
+        self._start_slurm()
+
+    def stop(self) -> None:
+        """End everything at once, jobs too."""
+        for process in (*self._daemons, self._controller, self._munged, self._first):
+            process.kill()
+        for port in self._ports:
+            port.release()
+        self._ports = []
+
+    def stop_controller(self) -> None:
+        """End slurmctld; jobs run on."""
+        self._controller.stop()
+
+    def write(self, name: str, lines: Sequence[str]) -> None:
+        """A file of the configuration; it holds from the next start."""
+        (self.folder / name).write_text("".join(f"{line}\n" for line in lines))
+
+    def run(self, *command: str | Path) -> subprocess.CompletedProcess[str]:
+        """A command of Slurm, until it ends."""
+        return subprocess.run(
+            command,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=PATIENCE_S,
+        )
+
+    def logs(self) -> str:
+        """The ends of all logs, for who has to find out what went wrong."""
+        processes = (self._first, self._munged, self._controller, *self._daemons)
+        return "\n".join(f"{process.name}:\n{process.log_tail(15)}" for process in processes)
+
+    def _make_folder(self) -> None:
+        for name in _FOLDERS:
+            (self.folder / name).mkdir(parents=True, exist_ok=True)
+        for number in range(self._cards):
+            os.mknod(self.devices / f"nvidia{number}", 0o20666, os.makedev(_NVIDIA, number))
+        key = self.folder / "munge.key"
+        key.touch(mode=0o600)
+        key.write_bytes(secrets.token_bytes(128))
+        self.write("mounts", [])
+        self._ports = [child_processes.Port() for _ in range(len(self.nodes) + 1)]
+
+    def _start_first(self) -> None:
+        groups = [_CGROUPS / group / f"slurm_{node}" for group in _GROUPS for node in self.nodes]
+        command = [*namespace_processes.COMMAND, "make", self.folder / "mounts", *groups]
+        self._first.start(command)
+        self._first.wait_until(self._has_namespaces)
+
+    def _has_namespaces(self) -> bool:
+        """Whether the first process has its own /proc, which is the last that it makes."""
+        try:
+            inside = Path(f"/proc/{namespace_processes.first_pid(self._first)}/root/proc")
+            return inside.stat().st_dev != Path("/proc").stat().st_dev
+        except (OSError, IndexError):
+            return False
+
+    def _start_munged(self) -> None:
+        socket = self.folder / "munge.sock"
+        options = {
+            "key-file": "munge.key",
+            "socket": socket.name,
+            "pid-file": "munged.pid",
+            "log-file": "munged.log",
+            "seed-file": "munged.seed",
+        }
+        paths = [f"--{option}={self.folder / name}" for option, name in options.items()]
+        self._inside(self._munged, "munged", "--foreground", "--force", "--num-threads=2", *paths)
+        self._munged.wait_until(socket.exists, patience_seconds=PATIENCE_S)
+
+    def _start_slurm(self) -> None:
+        """What the last controller remembers is of no use to anybody."""
+        self._inside(self._controller, "slurmctld", "-D", "-c")
+        for daemon in self._daemons:
+            self._inside(daemon, "slurmd", "-D", "-N", daemon.name)
+        for daemon in self._daemons:
+            is_idle = functools.partial(self._is_idle, daemon.name)
+            daemon.wait_until(is_idle, patience_seconds=PATIENCE_S)
+
+    def _is_idle(self, node: str) -> bool:
+        answer = self.run("sinfo", "--noheader", "--nodes", node, "--format", "%T")
+        return answer.stdout.strip() == "idle"
+
+    def _inside(self, process: namespace_processes.Process, program: str, *options: str) -> None:
+        path = shutil.which(program, path=_SEARCHED) or program
+        first = str(namespace_processes.first_pid(self._first))
+        command = [*namespace_processes.COMMAND, "enter", first, path, *options]
+        process.start(command, env=self.environment)
+
+    def _slurm_conf(self, gres: Mapping[str, str], gres_types: str) -> list[str]:
+        controller, *ports = (port.number for port in self._ports)
+        return [
+            "ClusterName=private",
+            f"SlurmctldHost=localhost({child_processes.LOOPBACK})",
+            f"SlurmctldPort={controller}",
+            "CommunicationParameters=NoCtldInAddrAny,NoInAddrAny  # loopback only",
+            "SlurmUser=root",
+            "AuthType=auth/munge",
+            "CredType=cred/munge",
+            f"AuthInfo=socket={self.folder / 'munge.sock'}",
+            f"StateSaveLocation={self.folder / 'state'}",
+            f"SlurmdSpoolDir={self.folder / 'spool'}/%n",
+            f"SlurmctldPidFile={self.folder / 'slurmctld.own.pid'}",
+            f"SlurmdPidFile={self.folder}/%n.own.pid",
+            "SlurmdParameters=config_overrides  # any number of processors",
+            "MailProg=/bin/true",
+            "MpiDefault=none",
+            "ReturnToService=2",
+            "KillWait=2",
+            "ProctrackType=proctrack/cgroup",
+            "TaskPlugin=task/cgroup",
+            "SelectType=select/cons_tres",
+            "SelectTypeParameters=CR_Core",
+            "SchedulerParameters=batch_sched_delay=0,sched_min_interval=50000,sched_interval=2",
+            f"GresTypes={gres_types}",
+            *(
+                f"NodeName={node} NodeHostname={os.uname().nodename.partition('.')[0]} "
+                f"NodeAddr={child_processes.LOOPBACK} Port={port} CPUs=8 CoresPerSocket=8 "
+                f"RealMemory=1000 Gres={gres[node]}"
+                for node, port in zip(self.nodes, ports, strict=True)
+            ),
+            f"PartitionName=all Nodes={','.join(self.nodes)} Default=YES State=UP",
+        ]
+
+
+def _cgroup_conf() -> list[str]:
+    return ["CgroupPlugin=cgroup/v1", f"CgroupMountpoint={_CGROUPS}", "ConstrainDevices=yes"]
