@@ -33,8 +33,11 @@ demo: native ## Show Partage at work on this machine, or on simulated cards
 	@$(BIN)/partage demo
 
 # Where nothing may be left out, the release compiler has to be there: some tests are about it.
-.PHONY: test-parts
-test-parts: native $(if $(CI)$(PARTAGE_REQUIRE_ALL),$(READY_FOR_RELEASE))
+.PHONY: test-parts slurm-packages
+test-parts: native slurm-packages $(if $(CI)$(PARTAGE_REQUIRE_ALL),$(READY_FOR_RELEASE))
+
+slurm-packages:
+	@scripts/slurm-packages
 
 test: test-parts ## Run all tests that need no build of Kubernetes, on all cores (ARGS=... goes to pytest)
 	@$(BIN)/python -m pytest --ignore=tests/cluster --numprocesses=auto --durations=10 $(ARGS)

@@ -110,16 +110,24 @@ class PrivateSlurm:
         """A file of the configuration; it holds from the next start."""
         (self.folder / name).write_text("".join(f"{line}\n" for line in lines))
 
-    def run(self, *command: str | Path) -> subprocess.CompletedProcess[str]:
+    def run(self, *command: str) -> subprocess.CompletedProcess[str]:
         """A command of Slurm, until it ends."""
-        return subprocess.run(
-            command,
+        with self.spawn(*command, stderr=subprocess.PIPE) as process:
+            try:
+                out, err = process.communicate(timeout=PATIENCE_S)
+            except BaseException:
+                process.kill()
+                raise
+        return subprocess.CompletedProcess(command, process.returncode, out.decode(), err.decode())
+
+    def spawn(self, *command: str, stderr: int = subprocess.STDOUT) -> subprocess.Popen[bytes]:
+        """The same without waiting; it ends with this Slurm at the latest."""
+        return child_processes.spawn(
+            self._command_inside(*command),
+            ends_with_parent=True,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
             env=self.environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=PATIENCE_S,
         )
 
     def logs(self) -> str:
@@ -168,21 +176,27 @@ class PrivateSlurm:
     def _start_slurm(self) -> None:
         """What the last controller remembers is of no use to anybody."""
         self._inside(self._controller, "slurmctld", "-D", "-c")
+        self._controller.wait_until(self._answers, patience_seconds=PATIENCE_S)
         for daemon in self._daemons:
             self._inside(daemon, "slurmd", "-D", "-N", daemon.name)
         for daemon in self._daemons:
             is_idle = functools.partial(self._is_idle, daemon.name)
             daemon.wait_until(is_idle, patience_seconds=PATIENCE_S)
 
+    def _answers(self) -> bool:
+        return " is UP" in self.run("scontrol", "ping").stdout
+
     def _is_idle(self, node: str) -> bool:
         answer = self.run("sinfo", "--noheader", "--nodes", node, "--format", "%T")
         return answer.stdout.strip() == "idle"
 
     def _inside(self, process: namespace_processes.Process, program: str, *options: str) -> None:
+        process.start(self._command_inside(program, *options), env=self.environment)
+
+    def _command_inside(self, program: str, *options: str) -> list[str | Path]:
         path = shutil.which(program, path=_SEARCHED) or program
         first = str(namespace_processes.first_pid(self._first))
-        command = [*namespace_processes.COMMAND, "enter", first, path, *options]
-        process.start(command, env=self.environment)
+        return [*namespace_processes.COMMAND, "enter", first, path, *options]
 
     def _slurm_conf(self, gres: Mapping[str, str], gres_types: str) -> list[str]:
         controller, *ports = (port.number for port in self._ports)
