@@ -155,8 +155,8 @@ class PrivateSlurm:
     def _has_namespaces(self) -> bool:
         """Whether the first process has its own /proc, which is the last that it makes."""
         try:
-            inside = Path(f"/proc/{namespace_processes.first_pid(self._first)}/root/proc")
-            return inside.stat().st_dev != Path("/proc").stat().st_dev
+            first = Path("/proc", str(namespace_processes.first_pid(self._first)))
+            return (first / "root" / "proc").stat().st_dev != Path("/proc").stat().st_dev
         except (OSError, IndexError):
             return False
 

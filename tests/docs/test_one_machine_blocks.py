@@ -28,6 +28,8 @@ ELSEWHERE = {
     "cordon": "needs an API server: tests/cli and tests/cluster/agents run it",
     "uncordon": "needs an API server: tests/cli and tests/cluster/agents run it",
     "explain": "needs an API server: tests/cli runs it on a server that plays one",
+    "check": "needs a configuration of Slurm: tests/slurm runs it",
+    "nodes": "needs a controller of Slurm: tests/slurm runs it",
     "inspect": "needs an API server: tests/cluster/test_make_cluster and tests/cli run it",
     "setup": "needs root, and changes the machine: tests/local runs it in a folder",
 }

@@ -73,7 +73,7 @@ def several_cards(
         yield findings.problem("several-cards", place, text, remedy)
     if allowed or not any(len(node.files) > 1 and node.of(*gres.SHARINGS) for node in nodes):
         return
-    text = "a job that asks for more than one card has of shards or mps waits for ever"
+    text = "a job that asks for more shards, or more mps, than one card has waits for ever"
     if not old:
         parameters = f"{value}," if value else ""
         remedy = f"write SelectTypeParameters={parameters}{_SEVERAL.upper()}"

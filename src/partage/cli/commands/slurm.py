@@ -27,7 +27,8 @@ _GRES_CONF = """\b
 Examples:
   partage slurm gres-conf
   partage slurm gres-conf --share mps
-  partage --simulate 16GiB,24GiB:A30 slurm gres-conf -o json | jq -r '.gres_conf[]'
+  partage --simulate 16GiB,24GiB:A30 slurm gres-conf
+  partage slurm gres-conf -o json | jq -r '.gres_conf[]'
 """
 _CHECK = """\b
 Examples:
@@ -75,9 +76,10 @@ def slurm() -> None:
 )
 @_output
 def gres_conf(*, share: str, shards_per_gib: int, output: str) -> None:
-    """Print the lines for gres.conf and slurm.conf that describe the cards of this machine.
+    """Print lines about this machine's cards.
 
-    With -o json: an object of kind SlurmGresLines.
+    They belong into gres.conf and slurm.conf. Each card has its own line, by its device file. With
+    -o json: an object of kind SlurmGresLines.
     """
     lines = gres_lines.lines(
         _devices(),
@@ -103,10 +105,11 @@ def gres_conf(*, share: str, shards_per_gib: int, output: str) -> None:
 @_output
 @click.pass_context
 def check(context: click.Context, /, *, conf: Path | None, output: str) -> None:
-    """Say line by line what is wrong in Slurm's configuration on this machine, and what to write.
+    """Say what is wrong in Slurm's configuration.
 
-    It reads slurm.conf, gres.conf, cgroup.conf and plugstack.conf, and compares them with the cards
-    and the version of Slurm. It changes nothing. With -o json: an object of kind SlurmCheck.
+    Line by line, and what to write instead. It reads slurm.conf, gres.conf, cgroup.conf and
+    plugstack.conf, and compares them with the cards and the version of Slurm. It changes nothing.
+    With -o json: an object of kind SlurmCheck.
     """
     main = config_files.main_file(conf, os.environ)
     configuration = config_files.read(main)
@@ -137,7 +140,7 @@ def check(context: click.Context, /, *, conf: Path | None, output: str) -> None:
     show_default=True,
 )
 def nodes(*, output: str) -> None:
-    """Show the cards of the cluster, and the jobs that have them, as Slurm counts them.
+    """Show the cluster's cards, and their jobs.
 
     CARD is Slurm's number of the card on its node. With -o json: an object of kind SlurmNodes.
     """
@@ -213,8 +216,8 @@ def _row(card: cluster_cards.Card, *, wide: bool) -> list[str]:
 
 
 def _job(job: cluster_cards.Job, *, wide: bool) -> str:
-    name = f" {job.name}" if wide else ""
-    return f"{job.id} {job.user or '?'}{name} {job.resource}:{job.amount}"
+    name = f" {job.name!r}" if wide else ""  # its user chose it
+    return f"{job.id} {job.user or '?'} {job.resource}:{job.amount}{name}"
 
 
 def _described(card: cluster_cards.Card) -> dict[str, object]:
