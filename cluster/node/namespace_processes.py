@@ -33,3 +33,12 @@ class Process(child_processes.Process):
 def first_pid(first: Process) -> int:
     """The pid of the first process inside; raises IndexError before there is one."""
     return child_processes.children(first.pid or 0)[0]
+
+
+def has_mounts(first: Process, mounts: Path) -> bool:
+    """Whether the last of the places in the file MOUNTS is covered."""
+    place, cover = mounts.read_text().splitlines()[-1].split("\t")
+    try:
+        return Path(f"/proc/{first_pid(first)}/root{place}").samefile(cover)
+    except (OSError, IndexError):
+        return False

@@ -259,15 +259,9 @@ class Node:
     def _make_namespaces(self) -> None:
         groups = [hierarchy / self.cgroup for hierarchy in node_settings.hierarchies()]
         self._first.start([*namespace_processes.COMMAND, "make", self.folder / "covers", *groups])
-        self._first.wait_until(self._has_mounts)
-
-    def _has_mounts(self) -> bool:
-        """Whether the last of the places is covered."""
-        place, cover = (self.folder / "covers").read_text().splitlines()[-1].split("\t")
-        try:
-            return Path(f"/proc/{self._first_pid()}/root{place}").samefile(cover)
-        except (OSError, IndexError):
-            return False
+        self._first.wait_until(
+            lambda: namespace_processes.has_mounts(self._first, self.folder / "covers")
+        )
 
     def _first_pid(self) -> int:
         return namespace_processes.first_pid(self._first)

@@ -31,6 +31,7 @@ _FOLDERS = ("run", "state", "spool", "dev")
 _GROUPS = ("freezer", "devices")  # the hierarchies that Slurm makes cgroups in
 _CGROUPS = Path("/sys/fs/cgroup")
 _SEARCHED = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
+_SPOOL = "/mnt"  # as the programs see it: names of sockets are short, and those of folders long
 _NVIDIA = 195  # the major number of its cards
 _NUMBERS = itertools.count(1)  # of the Slurms of this process
 
@@ -143,22 +144,16 @@ class PrivateSlurm:
         key = self.folder / "munge.key"
         key.touch(mode=0o600)
         key.write_bytes(secrets.token_bytes(128))
-        self.write("mounts", [])
+        self.write("mounts", [f"{_SPOOL}\t{self.folder / 'spool'}"])
         self._ports = [child_processes.Port() for _ in range(len(self.nodes) + 1)]
 
     def _start_first(self) -> None:
         groups = [_CGROUPS / group / f"slurm_{node}" for group in _GROUPS for node in self.nodes]
         command = [*namespace_processes.COMMAND, "make", self.folder / "mounts", *groups]
         self._first.start(command)
-        self._first.wait_until(self._has_namespaces)
-
-    def _has_namespaces(self) -> bool:
-        """Whether the first process has its own /proc, which is the last that it makes."""
-        try:
-            first = Path("/proc", str(namespace_processes.first_pid(self._first)))
-            return (first / "root" / "proc").stat().st_dev != Path("/proc").stat().st_dev
-        except (OSError, IndexError):
-            return False
+        self._first.wait_until(
+            lambda: namespace_processes.has_mounts(self._first, self.folder / "mounts")
+        )
 
     def _start_munged(self) -> None:
         socket = self.folder / "munge.sock"
@@ -210,7 +205,7 @@ class PrivateSlurm:
             "CredType=cred/munge",
             f"AuthInfo=socket={self.folder / 'munge.sock'}",
             f"StateSaveLocation={self.folder / 'state'}",
-            f"SlurmdSpoolDir={self.folder / 'spool'}/%n",
+            f"SlurmdSpoolDir={_SPOOL}/%n",
             f"SlurmctldPidFile={self.folder / 'slurmctld.own.pid'}",
             f"SlurmdPidFile={self.folder}/%n.own.pid",
             "SlurmdParameters=config_overrides  # any number of processors",

@@ -30,7 +30,8 @@ def two_sharings(slurm: statements.Document, nodes: list[gres.Node]) -> Iterator
 
 def types(node: gres.Node, facts: machine_facts.Facts) -> Iterator[findings.Finding]:
     """Old versions give a whole card beside shards of it, where cards have no type."""
-    if facts.version is not None and facts.version >= TYPES_MATTER_BEFORE:
+    newer = facts.version is not None and facts.version >= TYPES_MATTER_BEFORE
+    if newer or node.detected:  # what Slurm detects has a type
         return
     for line in node.of(gres.GPU):
         if line.type:

@@ -34,7 +34,7 @@ _CHECK = """\b
 Examples:
   partage slurm check
   partage slurm check --conf /srv/slurm
-  partage slurm check -o json | jq '.findings[] | select(.severity == "problem")'
+  partage slurm check -o json | jq '.findings[].problem'
 
 \b
 Exit codes: 0 if there is no problem, 1 if there is one.
@@ -42,7 +42,7 @@ Exit codes: 0 if there is no problem, 1 if there is one.
 _NODES = """\b
 Examples:
   partage slurm nodes
-  partage slurm nodes -o wide         with the states of nodes and the names of jobs
+  partage slurm nodes -o wide     with states of nodes and names of jobs
   partage slurm nodes -o json | jq '.cards[] | select(.jobs == [])'
 """
 _COLOURS = {findings.Severity.NOTE: "yellow", findings.Severity.PROBLEM: "red"}
