@@ -62,7 +62,7 @@ def test_what_is_no_pair_is_told() -> None:
 )
 def test_ranges(text: str, names: list[str]) -> None:
     """As Slurm writes lists of names."""
-    assert host_ranges.expanded(text) == names
+    assert [*host_ranges.expanded(text)] == names
 
 
 @pytest.mark.parametrize(
@@ -192,6 +192,16 @@ def test_a_file_that_is_too_large(tmp_path: pathlib.Path) -> None:
     (finding,) = config_files.read(tmp_path / "slurm.conf").findings
 
     assert "has more than 8 MiB" in finding.problem
+
+
+def test_more_lines_than_anybody_writes(tmp_path: pathlib.Path) -> None:
+    """The first of them are read, and the rest is told of."""
+    line = "NodeName=n[1-9000] Gres=gpu:1\n"
+
+    configuration = read(tmp_path, slurm=line * 60_000)
+
+    assert len(configuration.slurm.statements) == 50_000
+    assert "the rest was not read" in configuration.findings[0].problem
 
 
 def test_letters_of_other_times(tmp_path: pathlib.Path) -> None:

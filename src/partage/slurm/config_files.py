@@ -21,6 +21,7 @@ FOLDER = Path("/etc/slurm")
 _FETCHED = Path("/run/slurm/conf")  # where slurmd keeps what it fetched from the controller
 _MOST_BYTES = 8 << 20  # of one file
 _MOST_FILES = 200  # that one file includes, directly or not
+_MOST_STATEMENTS = 50_000  # of one file and what it includes
 _DEEPEST = 8  # includes within includes
 _MAIN = "slurm.conf"
 _BESIDE = ("gres.conf", "cgroup.conf", "plugstack.conf")
@@ -69,7 +70,11 @@ class _Reader:
     def document(self, path: Path, *, optional: bool) -> statements.Document:
         if optional and not os.path.lexists(path):
             return statements.Document(str(path))
-        return statements.Document(str(path), tuple(self._statements(path, (), None)))
+        read = [*itertools.islice(self._statements(path, (), None), _MOST_STATEMENTS + 1)]
+        if len(read) > _MOST_STATEMENTS:
+            text = f"there are more than {_MOST_STATEMENTS} lines, and the rest was not read"
+            self._report(statements.Place(str(path)), text, "write lists such as n[1-500]")
+        return statements.Document(str(path), tuple(read[:_MOST_STATEMENTS]))
 
     def _statements(
         self, path: Path, above: tuple[str, ...], named: statements.Place | None

@@ -134,7 +134,7 @@ def _named(statement: statements.Statement, hosts: set[str]) -> Iterator[str]:
             yield name
 
 
-def _expanded(statement: statements.Statement, key: str) -> list[str]:
+def _expanded(statement: statements.Statement, key: str) -> tuple[str, ...]:
     try:
         return host_ranges.expanded(statement.get(key) or "")
     except host_ranges.BadRange as error:
@@ -167,7 +167,7 @@ def _line(statement: statements.Statement) -> Line:
         place=statement.place,
         name=pairs["name"].lower(),
         type=pairs.get("type", ""),
-        files=tuple(_expanded(statement, "File")),
+        files=_expanded(statement, "File"),
         count=count,
         flags=tuple(statements.words(pairs.get("flags", ""))),
     )

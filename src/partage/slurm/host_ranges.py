@@ -6,6 +6,7 @@ before any of it is written out.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 from collections.abc import Iterator
@@ -20,12 +21,13 @@ class BadRange(ValueError):
     """A text that is no such list; it says why."""
 
 
-def expanded(text: str) -> list[str]:
+@functools.lru_cache(maxsize=64)  # a file names the same nodes in many lines
+def expanded(text: str) -> tuple[str, ...]:
     """All names, in order."""
     names: list[str] = []
     for item in _items(text):
         names.extend(_expanded_item(item, MOST_NAMES - len(names)))
-    return names
+    return tuple(names)
 
 
 def _items(text: str) -> list[str]:

@@ -34,16 +34,8 @@ class Statement(msgspec.Struct, frozen=True):
 
     place: Place
     text: str
-
-    @property
-    def pairs(self) -> dict[str, str]:
-        """Its values by key, in small letters."""
-        return {match[1].lower(): _value(match) for match in _PAIR.finditer(self.text)}
-
-    @property
-    def unreadable(self) -> str:
-        """What is neither a key nor a value."""
-        return " ".join(_PAIR.sub(" ", self.text).split())
+    pairs: dict[str, str]  # its values by key, in small letters
+    unreadable: str  # what is neither a key nor a value
 
     @property
     def included(self) -> str | None:
@@ -92,10 +84,10 @@ def of_text(file: str, text: str) -> Iterator[Statement]:
             continue
         whole = _ESCAPED.sub(r"\1", "".join([*parts, bare])).strip()
         if whole:
-            yield Statement(Place(file, begun), whole)
+            yield _statement(Place(file, begun), whole)
         begun, parts = 0, []
     if rest := "".join(parts).strip():
-        yield Statement(Place(file, begun), rest)
+        yield _statement(Place(file, begun), rest)
 
 
 def words(value: str) -> list[str]:
@@ -106,6 +98,16 @@ def words(value: str) -> list[str]:
 def joined(parts: Iterable[str]) -> str:
     """The reverse."""
     return ",".join(parts)
+
+
+def _statement(place: Place, text: str) -> Statement:
+    """Read once, as it is asked often."""
+    return Statement(
+        place=place,
+        text=text,
+        pairs={match[1].lower(): _value(match) for match in _PAIR.finditer(text)},
+        unreadable=" ".join(_PAIR.sub(" ", text).split()),
+    )
 
 
 def _value(match: re.Match[str]) -> str:
