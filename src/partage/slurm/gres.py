@@ -6,7 +6,7 @@ slurm.conf has sums, such as ``gpu:a30:2,shard:48``; gres.conf says which files 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -19,6 +19,7 @@ SHARED_BY_ALL = "all_sharing"
 _COUNT = re.compile(r"(\d{1,15})([kmgtp]?)", re.IGNORECASE | re.ASCII)
 _DETAIL = re.compile(r"\([^)]*\)")  # sockets, indices: not what is counted here
 _OFF = ("", "off")
+_MOST_NODES = 64  # on one machine
 
 
 class Amount(msgspec.Struct, frozen=True):
@@ -95,7 +96,7 @@ def nodes(
 ) -> list[Node]:
     """The nodes that this machine is, by the names of its host; raises Malformed."""
     names = {host.lower() for host in hosts}
-    own: list[Node] = []
+    own: list[tuple[str, statements.Place, str]] = []
     default = ("", slurm.place)
     for statement in slurm.with_key("NodeName"):
         text, place = statement.get("Gres"), statement.place
@@ -104,8 +105,8 @@ def nodes(
             continue
         if text is None:
             text, place = default if default[0] else ("", place)
-        own.extend(_node(name, place, text, gres) for name in _named(statement, names))
-    return own
+        own.extend((name, place, text) for name in _named(statement, names))
+    return [_node(name, place, text, gres) for name, place, text in own[:_MOST_NODES]]
 
 
 def summed(parts: Iterable[Amount | Line]) -> dict[tuple[str, str], int]:
@@ -123,15 +124,15 @@ def _amount(words: list[str]) -> Amount:
     return Amount(words[0].lower(), kind[0] if kind else "", 1 if count is None else count)
 
 
-def _named(statement: statements.Statement, hosts: set[str]) -> Iterator[str]:
+def _named(statement: statements.Statement, hosts: Iterable[str]) -> Iterator[str]:
     """The names of a line's nodes that run on one of the hosts."""
     names = _expanded(statement, "NodeName")
-    hostnames = _expanded(statement, "NodeHostname") or names
-    if len(hostnames) == 1:  # several nodes on one machine
-        hostnames *= len(names)
-    for name, hostname in zip(names, hostnames, strict=False):
-        if hostname.lower() in hosts:
-            yield name
+    on = _positions(statement, "NodeHostname") or _positions(statement, "NodeName")
+    places = sorted({on[host] for host in hosts if host in on})
+    if places and len(on) == 1:  # several nodes on one machine
+        yield from names
+    else:
+        yield from (names[place] for place in places if place < len(names))
 
 
 def _expanded(statement: statements.Statement, key: str) -> tuple[str, ...]:
@@ -139,6 +140,11 @@ def _expanded(statement: statements.Statement, key: str) -> tuple[str, ...]:
         return host_ranges.expanded(statement.get(key) or "")
     except host_ranges.BadRange as error:
         raise Malformed(statement.place, f"{key}: {error}") from None
+
+
+def _positions(statement: statements.Statement, key: str) -> Mapping[str, int]:
+    _expanded(statement, key)  # tells what cannot be read
+    return host_ranges.positions(statement.get(key) or "")
 
 
 def _node(name: str, place: statements.Place, text: str, gres: statements.Document) -> Node:
@@ -154,7 +160,8 @@ def _node(name: str, place: statements.Place, text: str, gres: statements.Docume
 
 
 def _is_about(statement: statements.Statement, name: str) -> bool:
-    return statement.get("NodeName") is None or name in _expanded(statement, "NodeName")
+    named = statement.get("NodeName") is not None
+    return not named or name.lower() in _positions(statement, "NodeName")
 
 
 def _line(statement: statements.Statement) -> Line:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 MOST_NAMES = 65536  # as in Slurm
 
@@ -28,6 +28,12 @@ def expanded(text: str) -> tuple[str, ...]:
     for item in _items(text):
         names.extend(_expanded_item(item, MOST_NAMES - len(names)))
     return tuple(names)
+
+
+@functools.lru_cache(maxsize=16)
+def positions(text: str) -> Mapping[str, int]:
+    """Where each name is in the list, in small letters: to find one among thousands."""
+    return {name.lower(): position for position, name in enumerate(expanded(text))}
 
 
 def _items(text: str) -> list[str]:
