@@ -167,14 +167,16 @@ def test_each_line_that_is_broken_is_found(
 
 
 @pytest.mark.parametrize(
-    ("right", "wrong", "program"),
+    ("right", "wrong", "says"),
     [
         ("shard:32", "shard:48", "multiple configurations without"),
         ("KillWait=2", "AccountingStorageTRES=gres/gpu", "slurmctld ended"),
+        ("CR_Core", "CR_Core,MULTIPLE_SHARING_GRES_PJ", "Bad SelectTypeParameter"),
+        ("KillWait=2", "what is this", "Parse error"),
     ],
 )
 def test_what_is_called_a_problem_is_one(
-    equal: real_slurm.RealSlurm, right: str, wrong: str, program: str
+    equal: real_slurm.RealSlurm, right: str, wrong: str, says: str
 ) -> None:
     """Slurm does not come up with it."""
     lines = equal.lines()
@@ -187,7 +189,38 @@ def test_what_is_called_a_problem_is_one(
     with pytest.raises(child_processes.ProgramFailed) as failure:
         equal.private.restart()
 
-    assert program in str(failure.value) + equal.private.logs()
+    assert says in str(failure.value) + equal.private.logs()
+
+
+def test_files_that_are_no_devices_hide_the_cards(equal: real_slurm.RealSlurm) -> None:
+    """Slurm counts them, and the job sees no card; the check says so."""
+    equal.start(equal.lines())
+    for device in equal.private.devices.iterdir():
+        device.unlink()
+        device.touch()
+    equal.private.restart()
+
+    variables = equal.variables("shard:8")
+
+    assert variables["SLURM_SHARDS_ON_NODE"] == "8"
+    assert "CUDA_VISIBLE_DEVICES" not in variables
+    assert "no-device" in checked(equal, equal.private.folder)
+
+
+def test_mps_and_shard_together_hide_the_cards(equal: real_slurm.RealSlurm) -> None:
+    """Slurm starts and says nothing; the check does."""
+    equal.start(equal.lines())
+    percent = [line for line in equal.lines(sharing="mps").gres_conf if "Name=mps" in line]
+    equal.private.write("gres.conf", [*equal.lines().gres_conf, *percent])
+    text = (equal.private.folder / "slurm.conf").read_text()
+    both = text.replace("GresTypes=gpu,shard", "GresTypes=gpu,mps,shard")
+    equal.private.write("slurm.conf", [both.replace("shard:32", "mps:200,shard:32")])
+    equal.private.restart()
+
+    variables = equal.variables("mps:50")
+
+    assert variables.get("CUDA_VISIBLE_DEVICES") is None
+    assert "two-sharings" in checked(equal, equal.private.folder)
 
 
 @pytest.mark.slow  # scontrol tries for ten seconds

@@ -8,6 +8,8 @@ from partage.slurm import findings, gres, machine_facts, slurm_programs, stateme
 
 SEVERAL_CARDS_SINCE = slurm_programs.Version(23, 11)
 _SEVERAL = "multiple_sharing_gres_pj"
+_YES = ("yes", "up", "true", "1")  # as Slurm reads it
+_OPEN = "a job can open every card of its node"
 
 
 def written_well(document: statements.Document) -> Iterator[findings.Finding]:
@@ -31,13 +33,10 @@ def devices_constrained(
         remedy = f"write TaskPlugin={statements.joined([*kept, 'task/cgroup'])}"
         yield findings.problem("task-plugin", place, f"{written}: {_OPEN}", remedy)
     value, place = cgroup.setting("ConstrainDevices")
-    if value.lower() not in ("yes", "true", "1"):
+    if value.lower() not in _YES:
         written = f"ConstrainDevices={value}" if value else "ConstrainDevices is not set"
         remedy = "write ConstrainDevices=yes"
         yield findings.problem("constrain-devices", place, f"{written}: {_OPEN}", remedy)
-
-
-_OPEN = "a job can open every card of its node"
 
 
 def selection(slurm: statements.Document) -> Iterator[findings.Finding]:
