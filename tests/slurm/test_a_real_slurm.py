@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from cluster import child_processes
+from cluster.slurm import private_slurm
 from partage.slurm import (
     config_files,
     configuration_check,
@@ -19,6 +20,7 @@ from partage.slurm import (
     machine_facts,
     slurm_programs,
 )
+from tests import leaving_out
 from tests.local import sites
 from tests.slurm import real_slurm
 
@@ -235,6 +237,15 @@ def test_a_controller_that_is_down(equal: real_slurm.RealSlurm) -> None:
     assert done.stderr.startswith("partage: scontrol ")
     assert "scontrol ping" in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+@leaving_out.needs_root
+def test_a_machine_without_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What to install is told; the tests above are then left out, or fail where all is required."""
+    monkeypatch.setattr(private_slurm, "PROGRAMS", ("slurm-of-nobody",))
+
+    with pytest.raises(private_slurm.CannotRun, match="install Debian's slurm-wlm munge"):
+        private_slurm.check_machine()
 
 
 _STARTED = """

@@ -58,7 +58,6 @@ class Cards(msgspec.Struct, frozen=True):
 
 class _Node(msgspec.Struct, frozen=True):
     name: str
-    state: str
     cards: tuple[Card, ...]
 
 
@@ -115,7 +114,7 @@ def _nodes(text: str) -> Iterator[_Node]:
         if name and resources:
             state = _field(line, "State").lower()
             cards = _cards(name, state, gres.amounts(resources), _field(line, "GresUsed"))
-            yield _Node(name, state, tuple(cards))
+            yield _Node(name, tuple(cards))
 
 
 def _cards(node: str, state: str, amounts: Sequence[gres.Amount], in_use: str) -> Iterator[Card]:

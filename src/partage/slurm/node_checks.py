@@ -27,7 +27,7 @@ def gres_types(slurm: statements.Document, node: gres.Node) -> Iterator[findings
     needed = dict.fromkeys(names)
     if missing := [name for name in needed if name not in named]:
         text = f"GresTypes does not name {' and '.join(missing)}, which node {node.name} has"
-        remedy = f"write GresTypes={statements.joined([*named, *missing])}"
+        remedy = f"write GresTypes={','.join([*named, *missing])}"
         yield findings.problem("gres-types", place, text, remedy)
 
 

@@ -30,7 +30,7 @@ def devices_constrained(
     if "task/cgroup" not in plugins and "cgroup" not in plugins:
         written = f"TaskPlugin={value} has no task/cgroup" if value else "TaskPlugin is not set"
         kept = [plugin for plugin in plugins if plugin != "task/none"]
-        remedy = f"write TaskPlugin={statements.joined([*kept, 'task/cgroup'])}"
+        remedy = f"write TaskPlugin={','.join([*kept, 'task/cgroup'])}"
         yield findings.problem("task-plugin", place, f"{written}: {_OPEN}", remedy)
     value, place = cgroup.setting("ConstrainDevices")
     if value.lower() not in _YES:

@@ -8,7 +8,7 @@ key that is given twice has its last value. This is pure; :mod:`partage.slurm.co
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import msgspec
 
@@ -93,11 +93,6 @@ def of_text(file: str, text: str) -> Iterator[Statement]:
 def words(value: str) -> list[str]:
     """The parts of a value with commas, in small letters."""
     return [part.strip().lower() for part in value.split(",") if part.strip()]
-
-
-def joined(parts: Iterable[str]) -> str:
-    """The reverse."""
-    return ",".join(parts)
 
 
 def _statement(place: Place, text: str) -> Statement:
