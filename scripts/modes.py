@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from partage.core import demands
-from partage.dialects import contract, modes, registry
+from partage.dialects import compute_policies, contract, modes, registry
 
 _PAGE = Path("docs/modes.md")
 _BEGIN, _END = "<!-- Made by scripts/modes.py; do not edit. -->\n\n", "\n<!-- To here. -->\n"
@@ -87,6 +87,9 @@ def _memory(row: Row) -> str:
 
 
 def _compute(row: Row) -> str:
+    policy = next((mode.policy for _, mode in row if mode.policy is not None), None)
+    if policy is not None:
+        return _POLICIES[policy]
     held = next((mode.compute for _, mode in row if mode.compute is not None), None)
     return "as requested" if held is None else _COMPUTE[held]
 
@@ -95,6 +98,16 @@ _COMPUTE = {
     demands.ComputeMode.BEST_EFFORT: "not limited",
     demands.ComputeMode.FIXED: "never above the share",
     demands.ComputeMode.BURST: "the share is guaranteed, idle compute usable",
+}
+
+
+_POLICIES = {
+    compute_policies.Policy.BEST_EFFORT: "not limited",
+    compute_policies.Policy.FIXED: "never above the share",
+    compute_policies.Policy.BURST: "the share is guaranteed, idle compute usable up to the ceiling",
+    compute_policies.Policy.EQUAL: "a card of N tenants: 1/N for each",
+    compute_policies.Policy.SLOTS: f"1/N for each, N by the label `{compute_policies.SLOTS}`",
+    compute_policies.Policy.WEIGHTED: f"by the annotations `{compute_policies.WEIGHT}`",
 }
 
 

@@ -31,6 +31,7 @@ _SHARE, _NEIGHBOUR = 30, 50
 _SLACK_POINTS = 5
 _IDLE_PERCENT = 90
 _PHASE_MS = 1000
+_OFFLINE_WAITS_MS = 100  # after the last online work
 _LEAST_WINDOW_MS = 50
 _KERNELS_US = (50, 1_000, 20_000)
 _NS = timelines.NS_PER_MS
@@ -121,6 +122,48 @@ def _paused(kernel_us: int) -> list[Reached]:
     ]
 
 
+def _offline(kernel_us: int) -> list[Reached]:
+    """A is offline and has the card until B comes, which is online and stays for a second.
+
+    A goes on 100 ms after the work of B; what it takes longer is its reaction.
+    """
+    load = busy_tenants.Load(0, 864, kernel_us)
+    with contextlib.ExitStack() as stack:
+        machine = stack.enter_context(simulated_machine.fresh())
+        offline, online = (machine.tenant(name, mode=limits.Mode.BEST_EFFORT) for name in "ab")
+        [seat] = online.seats
+        yielding = limits.Time(mode=limits.Mode.BEST_EFFORT, yields_to=frozenset({seat}))
+        [card] = offline.limits.cards
+        tenants.set_time(machine.root, offline.name, {card.uuid: yielding})
+        running = stack.enter_context(busy_tenants.busy(machine, offline, load, 3 * _PHASE_MS))
+        first = stack.enter_context(busy_tenants.busy(machine, online, load, _PHASE_MS))
+        running.go()
+        time.sleep(_PHASE_MS / 1000)
+        first.go()
+        b = busy_tenants.ran(first, load)
+        return _order(busy_tenants.ran(running, load), b)
+
+
+def _order(a: timelines.Timeline, b: timelines.Timeline) -> list[Reached]:
+    came_ns, went_ns = b.began_ns, b.last_ns
+    stopped_ns = max((end for end in a.ended_ns if end < went_ns), default=came_ns)
+    next_ns = a.first_end_ns(went_ns)
+    stopped_ms = max(0, stopped_ns - came_ns) / _NS
+    went_on_ms = (
+        None if next_ns is None else (next_ns - a.kernel_ns - went_ns) / _NS - _OFFLINE_WAITS_MS
+    )
+    return [
+        Reached("A's last kernel ends", stopped_ms, stopped_ms, a.percent(came_ns, went_ns)),
+        Reached("B has the card", 0.0, 0.0, b.percent(came_ns, went_ns)),
+        Reached(
+            f"A goes on, beyond {_OFFLINE_WAITS_MS} ms",
+            went_on_ms,
+            went_on_ms,
+            a.percent(went_ns, a.last_ns),
+        ),
+    ]
+
+
 def _changed(kernel_us: int) -> list[Reached]:
     """A tenant with 50 % gets 20 % for a second."""
     timeline, less_ns, more_ns = _disturbed(
@@ -159,6 +202,7 @@ CASES: dict[str, Case] = {
     "best effort": _best_effort,
     "pause": _paused,
     "new limit": _changed,
+    "online before offline": _offline,
 }
 
 

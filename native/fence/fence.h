@@ -279,6 +279,9 @@ struct neighbours {
 };
 struct neighbours neighbours_now(int card);
 uint32_t neighbours_leave(int card, uint64_t now_ns); /* share of the card they do not use */
+/* Until when those in these seats (`yields_to` of the limits) are to be waited for, if it is after now */
+uint64_t neighbours_first(int card, uint32_t seats, uint64_t now_ns);
+uint64_t tenant_queue(int card, uint64_t now_ns); /* own work on the card, as long as it should last */
 void neighbours_want(int card, uint64_t now_ns); /* others to keep to their shares for a moment */
 uint64_t neighbours_tell(int card, uint64_t now_ns, uint64_t cost_ns, bool known);
 int64_t neighbours_tell_correction(int card, int64_t more_ns, bool was_known);

@@ -7,6 +7,7 @@
 #define PARTAGE_CARDS 0x10u
 #define PARTAGE_SLOTS 0x400u
 #define PARTAGE_SEATS 0x100u
+#define PARTAGE_FIRST_SEATS 0x1fu
 #define PARTAGE_WHOLE 0xf4240u
 #define PARTAGE_LIMITS_MAGIC 0x314d494c47525450ull
 #define PARTAGE_REGION_MAGIC 0x3147455247525450ull
@@ -28,7 +29,7 @@ struct partage_limits_card {
     uint32_t ceiling; /* mode BURST: never above this, in millionths */
     uint32_t paused; /* 1: launches wait until it is 0 again */
     uint32_t seat; /* the number of the tenant's seat at this card */
-    uint32_t reserved; /* 0 */
+    uint32_t yields_to; /* a bit for each seat that goes first, see FIRST_SEATS */
 };
 static_assert(sizeof(struct partage_limits_card) == 56, "no gaps");
 

@@ -23,6 +23,8 @@ enum {
     UNKNOWN_NS = 100 * 1000 * 1000, /* how long work counts as going on whose cost is not known */
     FURTHEST_NS = 2000 * 1000 * 1000,
     TRY_ALL_EVERY_NS = 1000 * 1000 * 1000,
+    GRACE_NS = 100 * 1000 * 1000, /* after the work of those who go first */
+    WANTS_NOW_NS = 5 * 1000 * 1000, /* since it last said so */
     RISE_SHIFT = 2, /* of what more is left, a quarter each time; less is followed at once */
 };
 
@@ -36,9 +38,15 @@ struct outlook {
     uint32_t left; /* of the card, in millionths */
 };
 
+/* Those who go first, all together. */
+struct firsts {
+    uint64_t looked_ns, launches, worked_ns; /* when they were last known to work */
+};
+
 static pthread_mutex_t looking = PTHREAD_MUTEX_INITIALIZER;
 static struct view views[PARTAGE_CARDS];
 static struct outlook outlooks[PARTAGE_CARDS];
+static struct firsts firsts[PARTAGE_CARDS];
 static uint64_t tried_all_ns[PARTAGE_CARDS];
 static unsigned known_seats[PARTAGE_CARDS]; /* none that was ever seen is at or above this */
 static uint64_t told_ns[PARTAGE_CARDS], finished_ns[PARTAGE_CARDS]; /* of this process */
@@ -164,6 +172,57 @@ uint32_t neighbours_leave(int card, uint64_t now)
     uint32_t left = outlook->left;
     pthread_mutex_unlock(&looking);
     return left;
+}
+
+/* ---- who goes first ------------------------------------------------------------------------------- */
+
+uint64_t tenant_queue(int card, uint64_t now)
+{
+    return fence_seats[card] ? queued(fence_seats[card], now) : 0;
+}
+
+static bool goes_first(uint32_t seats, unsigned number)
+{
+    return seats >> (number < PARTAGE_FIRST_SEATS ? number : PARTAGE_FIRST_SEATS) & 1;
+}
+
+/* When a tenant worked last, not later than now. One that wants a quiet card is about to work. What
+ * is done earlier than it should have been was seen to go on by an earlier look. */
+static uint64_t worked(const struct partage_seat *seat, uint64_t now)
+{
+    if (queued(seat, now) || (seat->wanted_ns <= now && now - seat->wanted_ns < WANTS_NOW_NS))
+        return now;
+    return seat->active_until_ns <= now ? seat->active_until_ns : 0;
+}
+
+static void look_at_firsts(int card, uint32_t seats, uint64_t now)
+{
+    struct firsts *known = &firsts[card], seen = {.looked_ns = now};
+    struct partage_seat seat;
+    for (unsigned number = 0; number < PARTAGE_SEATS; number++) {
+        if (!goes_first(seats, number) || number == fence_limits->card[card].seat ||
+            !read_seat(card, number, &seat))
+            continue;
+        seen.launches += seat.launches;
+        seen.worked_ns = later(seen.worked_ns, worked(&seat, now));
+    }
+    if (seen.launches != known->launches && now - known->looked_ns < GRACE_NS)
+        seen.worked_ns = now;
+    seen.worked_ns = later(seen.worked_ns, known->worked_ns);
+    *known = seen;
+}
+
+/* Without a seat of one's own nobody can be seen; the share is kept all the same. */
+uint64_t neighbours_first(int card, uint32_t seats, uint64_t now)
+{
+    if (!fence_seats[card])
+        return now;
+    pthread_mutex_lock(&looking);
+    if (now - firsts[card].looked_ns > LOOK_LASTS_NS)
+        look_at_firsts(card, seats, now);
+    uint64_t worked_ns = firsts[card].worked_ns;
+    pthread_mutex_unlock(&looking);
+    return worked_ns ? worked_ns + GRACE_NS : now;
 }
 
 /* ---- telling --------------------------------------------------------------------------------------- */

@@ -15,6 +15,7 @@ enum {
     LONGEST_QUIET_NS = 40 * 1000 * 1000, /* to wait for neighbours, for the sake of measuring */
     REST_TIMES = 5, /* as long as such a wait took, nobody waits so: there may be many kinds */
     LEAST_SHARE = PARTAGE_WHOLE / 1000,
+    AHEAD_NS = 4 * 1000 * 1000, /* of work on the card, for a tenant before whom others go */
 };
 static const uint64_t LARGEST_DEBT_NS = 20000000000u; /* of card time */
 static uint64_t rests_until_ns[PARTAGE_CARDS];
@@ -70,11 +71,26 @@ static void follow_share(int card, uint64_t now)
                                         __ATOMIC_RELAXED));
 }
 
+/* A tenant before whom others go waits while they have work. It keeps little work on the card, since
+ * what is there when they come cannot be taken back. */
+static uint64_t after_others(int card, uint64_t now)
+{
+    uint32_t seats = read32(&fence_limits->card[card].yields_to);
+    if (likely(!seats))
+        return now;
+    uint64_t others = neighbours_first(card, seats, now), own = tenant_queue(card, now);
+    uint64_t room = own > AHEAD_NS ? now + own - AHEAD_NS : now;
+    return others > room ? others : room;
+}
+
 /* When the launch may go, as far as is known; not later than `now` if it may go now. */
 static uint64_t turn(int card, uint64_t now)
 {
     if (read32(&fence_limits->card[card].paused))
         return now + LONGEST_SLEEP_NS;
+    uint64_t after = after_others(card, now);
+    if (after > now)
+        return after;
     if (!limited(card))
         return now;
     uint64_t *paid_until = &fence_region->card[card].paid_until_ns;
@@ -172,14 +188,14 @@ int64_t pace_correct(int card, int64_t more_ns, bool was_known, uint32_t at_rate
     return neighbours_tell_correction(card, more_ns, was_known);
 }
 
-/* Counted: on a card of the tenant that has a mode or is paused, and not merely being recorded. */
+/* Counted: on a card of the tenant that has a mode, is paused or yields, and not merely being recorded. */
 static bool counted(struct work *work)
 {
     work->place = place_of(work->stream);
     if (!work->place.context || work->place.card < 0)
         return false;
     const struct partage_limits_card *limits = &fence_limits->card[work->place.card];
-    return (read32(&limits->mode) || read32(&limits->paused)) &&
+    return (read32(&limits->mode) || read32(&limits->paused) || read32(&limits->yields_to)) &&
            !stream_capturing(work->stream, work->per_thread);
 }
 

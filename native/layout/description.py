@@ -28,6 +28,7 @@ MAGIC = {"limits": 0x314D494C47525450, "region": 0x3147455247525450, "seat": 0x3
 MODES = {"NONE": 0, "FIXED": 1, "BURST": 2, "BEST_EFFORT": 3}
 ON_FAILURE = {"CLOSED": 0, "OPEN": 1}
 WHOLE = 1_000_000  # a share is counted in millionths of a card
+FIRST_SEATS = 31  # with a bit of their own in yields_to; the last bit is for all seats behind them
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,7 +70,7 @@ STRUCTS = (
             Field("ceiling", "u32", "mode BURST: never above this, in millionths"),
             Field("paused", "u32", "1: launches wait until it is 0 again"),
             Field("seat", "u32", "the number of the tenant's seat at this card"),
-            Field("reserved", "u32", "0"),
+            Field("yields_to", "u32", "a bit for each seat that goes first, see FIRST_SEATS"),
         ),
     ),
     Struct(

@@ -59,7 +59,7 @@ def size_of(kind: str) -> int:
 
 
 def _constants() -> dict[str, int]:
-    plain = ("VERSION", "CARDS", "SLOTS", "SEATS", "WHOLE")
+    plain = ("VERSION", "CARDS", "SLOTS", "SEATS", "FIRST_SEATS", "WHOLE")
     named: dict[str, int] = {name: getattr(description, name) for name in plain}
     named |= {f"{file.upper()}_MAGIC": value for file, value in description.MAGIC.items()}
     named |= {f"MODE_{name}": value for name, value in description.MODES.items()}

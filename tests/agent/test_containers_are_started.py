@@ -70,7 +70,7 @@ class Bench:
             fences=self.fences,
             files=self.files,
             paths=paths,
-            begun=lambda grant, began: self.begun.append((grant, began)),
+            begun=self.note,
             callbacks=gate.Callbacks(
                 release=lambda uid: self.sweeper().release(uid),
                 tell=lambda pod, why: self.messages.append((pod.name, why)),
@@ -78,6 +78,10 @@ class Bench:
                 sleep=self.sleep,
             ),
         )
+
+    async def note(self, grant: grants.Grant, began: cdi.Started) -> None:
+        """A container was begun."""
+        self.begun.append((grant, began))
 
     def sweeper(self) -> cleanup.Sweeper:
         """The part that removes what is left of pods."""

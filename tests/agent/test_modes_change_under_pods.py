@@ -1,4 +1,4 @@
-"""A node's label may change while pods run: they keep what they have, and people are told once."""
+"""A node's label may change while pods run: they keep their memory, and people are told once."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ async def test_a_pod_that_comes_after_the_change_is_held_by_the_new_mode(
         ({PERCENT: 30}, {T9K: "sgn"}, {T9K: "xgn"}, True),
         ({PERCENT: 30}, {T9K: "sgn"}, {}, False),
         ({PERCENT: 30}, {}, {"partage.dev/memory": "enforced"}, True),
-        ({CORE: 30, QGPU_MEMORY: 2}, {QGPU: "fs"}, {QGPU: "bs"}, True),
+        ({CORE: 30, QGPU_MEMORY: 2}, {QGPU: "fs"}, {QGPU: "bs"}, False),  # time follows the label
         ({CORE: 30, QGPU_MEMORY: 2}, {QGPU: "fs"}, {QGPU: "fixed-share"}, False),
     ],
 )
@@ -144,7 +144,7 @@ class TestWhatIsTold:
         [text] = Told(ONE).look({T9K: "xgn"}, {T9K: "sgn"})
         assert text == (
             f"label {T9K} is sgn, and was xgn; 1 pod of the mode before still runs (lab/one): "
-            "it keeps its cards and limits until the end"
+            "it keeps its cards and its memory until the end"
         )
 
     def test_many_pods_are_counted(self) -> None:

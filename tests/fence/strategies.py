@@ -23,6 +23,7 @@ def card_limits(draw: st.DrawFn, number: int) -> limits.CardLimits:
         share_millionths=part,
         ceiling_millionths=draw(st.integers(part, layout.WHOLE)) if burst else 0,
         paused=draw(st.booleans()),
+        yields_to=draw(st.frozensets(st.integers(0, layout.FIRST_SEATS))),
     )
 
 

@@ -37,6 +37,7 @@ from partage.agent.containers import (
     container_start,
     driver_files,
     gate,
+    time_limits,
 )
 from partage.agent.metrics import current_names
 from partage.agent.pods import node_pods
@@ -87,6 +88,15 @@ class Agent:
             paths=_paths(chosen),
             begun=self._begun,
             callbacks=gate.Callbacks(release=self._release, tell=self._teller.about_waiting),
+        )
+        self._time = time_limits.TimeLimits(
+            self._root,
+            self._state,
+            self._pods,
+            self._starter.started,
+            enforced=self._starter.enforced,
+            classes=chosen.compute_classes,
+            tell=self._teller.about_compute,
         )
         self._modes = mode_changes.ModeChanges(
             self._pods, outdated=self._starter.outdated, tell=self._teller.about_mode
@@ -190,6 +200,7 @@ class Agent:
         for uid in {started.uid for started in self._starter.started.values()}:
             self._marker.look(uid)
         self._sweeper.sweep()
+        await self._time.divide()
         self._waits = ""
 
     async def _follow(self, group: asyncio.TaskGroup) -> NoReturn:
@@ -204,6 +215,7 @@ class Agent:
             group.create_task(self._comparer.run())
         group.create_task(self._sweep())
         group.create_task(self._watch.run())
+        group.create_task(self._time.run())
         group.create_task(self._renew())
         while True:
             self._served.refresh(group)
@@ -215,7 +227,10 @@ class Agent:
         while True:
             await asyncio.sleep(_SWEEP_S)
             if self._pods.reflector.synced.is_set():
+                before = self._starter.started.keys() | ()
                 self._sweeper.sweep()
+                if self._starter.started.keys() != before:
+                    self._time.look()
 
     async def report(self) -> reports.Report:
         """What is granted and used at this moment."""
@@ -292,6 +307,7 @@ class Agent:
     def _node_changed(self, node: nodes.Node) -> None:
         self._auditor.compare(node.status.allocatable)
         self._modes.look(node.metadata.labels)
+        self._time.look()
         self._look()
 
     def _pod_changed(self, uid: str, pod: pods.Pod | None) -> None:
@@ -299,13 +315,17 @@ class Agent:
             self._marker.look(uid)
         else:
             self._sweeper.release(uid)
+        self._time.look()
         if self._state.cordoned.cards:
             self._look()  # what a pod gives back of a cordoned card is not offered again
 
     def _release(self, uid: str) -> None:
         self._sweeper.release(uid)
+        self._time.look()
 
-    def _begun(self, grant: grants.Grant, began: cdi.Started) -> None:
+    async def _begun(self, grant: grants.Grant, began: cdi.Started) -> None:
+        if began.tenant:
+            await self._time.start(began.tenant)
         self._marker.look(grant.pod.uid)
 
 

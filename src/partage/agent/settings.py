@@ -13,9 +13,10 @@ from typing import Any
 import msgspec
 
 from partage.agent import reports, watch
+from partage.agent.containers import card_time
 from partage.agent.metrics import old_names
-from partage.core import errors
-from partage.dialects import contract, registry
+from partage.core import demands, errors
+from partage.dialects import compute_policies, contract, registry
 from partage.fence.store import roots
 from partage.fence.watch.escapes import Then
 
@@ -43,6 +44,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     port: int = reports.DEFAULT_PORT
     old_metrics: tuple[str, ...] = ()
     outside: watch.Policy = watch.Policy()
+    compute_classes: Mapping[str, card_time.ClassRule] = {}  # by name of the PriorityClass
     quiet_s: float | None = None  # after an Xid; None: as the watch of health has it
 
     @property
@@ -90,6 +92,7 @@ def chosen(flags: Mapping[str, Any]) -> Settings:
             hami_split=flags["hami_split"],
             t9k_label=flags["t9k_label"],
         ),
+        compute_classes=dict(map(_compute_class, flags["compute_class"])),
         outside=watch.Policy(Then(flags["outside"]), dict(map(_class, flags["outside_class"]))),
         **{name: value for name, value in given.items() if value is not None},
     )
@@ -104,6 +107,29 @@ def _class(text: str) -> tuple[str, Then]:
             instead=f"write for example batch=tell; the actions are {', '.join(Then)}",
         )
     return name, Then(then)
+
+
+def _compute_class(text: str) -> tuple[str, card_time.ClassRule]:
+    """NAME=WORD, of a PriorityClass: a policy, a quality of service, or a weight."""
+    name, _, word = text.rpartition("=")
+    qualities = (demands.Qos.ONLINE, demands.Qos.OFFLINE)
+    if name and word in _CLASS_POLICIES:
+        return name, card_time.ClassRule(policy=compute_policies.Policy(word))
+    if name and word in qualities:
+        return name, card_time.ClassRule(qos=demands.Qos(word))
+    if name and word in _CLASS_WEIGHTS:
+        return name, card_time.ClassRule(weight=int(word))
+    raise errors.InputError(
+        f"--compute-class: {text!r} is not a PriorityClass with a word for its compute",
+        instead=f"write for example batch=offline; the words are "
+        f"{', '.join((*_CLASS_POLICIES, *qualities))}, or a weight, 1 to {len(_CLASS_WEIGHTS)}",
+    )
+
+
+_CLASS_POLICIES = tuple(
+    str(policy) for policy in (*compute_policies.TIGHTER, compute_policies.Policy.BEST_EFFORT)
+)
+_CLASS_WEIGHTS = tuple(map(str, range(1, compute_policies.WEIGHTS.most + 1)))
 
 
 def _words(text: str, names: Iterable[str], what: str) -> tuple[str, ...]:

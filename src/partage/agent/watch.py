@@ -152,7 +152,7 @@ class Watch:
         pod = self._pods.by_uid.get(finding.tenant.partition(".")[0])
         if pod is None:
             return
-        chosen = self._policy.chosen(self._state.labels, _priority_class(pod))
+        chosen = self._policy.chosen(self._state.labels, node_pods.priority_class(pod))
         then = remedies.proper(chosen, finding)
         if self._handled.get(finding.process) is then:
             return
@@ -192,8 +192,3 @@ def _granted(began: Iterable[cdi.Started]) -> Iterator[tuple[sampler.TenantCard,
 
 def _anybody(root: roots.Root, names: Iterable[str]) -> bool:
     return any(tenants.running(root, name) for name in names)
-
-
-def _priority_class(pod: pods.Pod) -> str:
-    spec = pod.spec
-    return spec.priority_class_name if isinstance(spec, node_pods.Spec) else ""

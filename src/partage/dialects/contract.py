@@ -23,7 +23,7 @@ from typing import ClassVar, Protocol
 import msgspec
 
 from partage.core import cards, demands, errors, grants
-from partage.dialects import modes, nodes, pods, rules
+from partage.dialects import compute_policies, modes, nodes, pods, rules
 
 VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
 UNIT_LABEL = "partage.dev/memory-unit"  # of nodes that serve a resource in the cluster's unit
@@ -130,6 +130,8 @@ class Dialect(Protocol):
     scheduler_name: ClassVar[str] = ""
     # Whether agents serve the family unless their administrator says which they serve.
     served_by_default: ClassVar[bool] = True
+    # The variables by which containers of the family say how much compute they want beside others.
+    compute_variables: ClassVar[compute_policies.Variables] = compute_policies.NO_VARIABLES
     # What labels of nodes mean to the family.
     modes: ClassVar[tuple[modes.Mode, ...]] = ()
 

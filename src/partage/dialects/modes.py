@@ -14,7 +14,7 @@ from collections.abc import Mapping
 import msgspec
 
 from partage.core import demands
-from partage.dialects import nodes
+from partage.dialects import compute_policies, nodes
 
 
 class Memory(enum.Enum):
@@ -36,6 +36,7 @@ class Mode(msgspec.Struct, frozen=True, kw_only=True):
     mixes: bool = True  # whether shares with compute and shares without can be there together
     memory: Memory = Memory.AS_REQUESTED
     compute: demands.ComputeMode | None = None  # what ComputeMode.NODE stands for there
+    policy: compute_policies.Policy | None = None  # by which time is divided, for every family
     cards_by: str = ""  # the policy that chooses among the node's cards
     taint: nodes.Taint | None = None  # that keeps pods away which ask for nothing that is offered
     note: str = ""  # what people should know besides, in Markdown

@@ -18,6 +18,7 @@ import msgspec
 
 from partage.core import cards, demands, errors, grants
 from partage.dialects import (
+    compute_policies,
     contract,
     cordons,
     grant_record,
@@ -106,7 +107,13 @@ def spread_group(pod: pods.Pod) -> str:
 def warnings(pod: pods.Pod, settings: contract.Settings) -> tuple[contract.Caution, ...]:
     """What the user should know about a pod whose demand is allowed."""
     dialect = _spoken(pod)
-    return () if dialect is None else dialect.warnings(_request(pod, dialect, settings))
+    if dialect is None:
+        return ()
+    said = compute_policies.of_container(pod, {}).problems
+    return (
+        *dialect.warnings(_request(pod, dialect, settings)),
+        *(contract.Caution(problem=problem) for problem in said),
+    )
 
 
 def implied(resources: Collection[str]) -> dict[str, int]:
@@ -263,6 +270,14 @@ def fence(pod: pods.Pod) -> str:
     return native.fence(pod)
 
 
+def container_compute(
+    pod: pods.Pod, environment: Mapping[str, str], dialect: str
+) -> compute_policies.OfContainer:
+    """What a pod says of how compute is divided, for a container with this environment."""
+    spoken = names().by_name.get(dialect, _OWN)
+    return compute_policies.of_container(pod, environment, spoken.compute_variables)
+
+
 def knows(resources: Collection[str]) -> bool:
     """Whether all these are resources of some dialect."""
     return names().resources.issuperset(resources)
@@ -385,7 +400,11 @@ def _overstated(node_cards: Iterable[cards.Card]) -> Iterator[str]:
 
 def _slips(labels: Mapping[str, str]) -> list[str]:
     """What is wrong with labels that set a mode."""
-    return [*_unknown_values(labels), *_contradictions(labels)]
+    return [
+        *_unknown_values(labels),
+        *_contradictions(labels),
+        *compute_policies.of_node(labels).problems,
+    ]
 
 
 def _unknown_values(labels: Mapping[str, str]) -> Iterator[str]:

@@ -130,13 +130,13 @@ def annotation_error(name: str, problem: str, *, instead: str) -> errors.DemandE
 def annotation_number(pod: pods.Pod, name: str, allowed: Range) -> int | None:
     """An annotation that is a whole number; None if the pod does not have it."""
     text = pod.metadata.annotations.get(name)
-    return None if text is None else _whole(annotation_field(name), text, allowed)
+    return None if text is None else whole(annotation_field(name), text, allowed)
 
 
 def label_number(pod: pods.Pod, name: str, allowed: Range) -> int | None:
     """A label that is a whole number; None if the pod does not have it."""
     text = pod.metadata.labels.get(name)
-    return None if text is None else _whole(f"metadata.labels[{name}]", text, allowed)
+    return None if text is None else whole(f"metadata.labels[{name}]", text, allowed)
 
 
 def annotation_choice(pod: pods.Pod, name: str, choices: tuple[str, ...]) -> str:
@@ -158,6 +158,18 @@ def annotation_words(pod: pods.Pod, name: str) -> tuple[str, ...]:
     return stripped
 
 
+def whole(field: str, written: pods.Amount, allowed: Range) -> int:
+    """An amount that is a whole number within its range."""
+    try:
+        number = quantities.whole(as_text(written))
+    except errors.QuantityError as error:
+        raise errors.DemandError(field, error.what, instead=f"write {allowed.what}") from None
+    if not allowed.least <= number <= allowed.most:
+        problem = f"{as_text(written)} is not between {allowed.least} and {allowed.most}"
+        raise errors.DemandError(field, problem, instead=f"write {allowed.what}")
+    return number
+
+
 def shown(text: str) -> str:
     """What somebody wrote, quoted, and cut where it would fill a screen."""
     return repr(text if len(text) <= 40 else text[:37] + "...")
@@ -177,26 +189,15 @@ def _amount(spot: pods.Spot, resource: str, allowed: Range) -> int:
             "the resource is not in limits",
             instead="write it in limits; Kubernetes then sets the request",
         )
-    amount = _whole(_field(spot.path, "limits", resource), limits[resource], allowed)
+    amount = whole(_field(spot.path, "limits", resource), limits[resource], allowed)
     if resource in requests:
         field = _field(spot.path, "requests", resource)
-        if _whole(field, requests[resource], allowed) != amount:
+        if whole(field, requests[resource], allowed) != amount:
             problem = f"{requests[resource]} differs from the limit, which is {limits[resource]}"
             raise errors.DemandError(
                 field, problem, instead="write the same amount, or leave it out here"
             )
     return amount
-
-
-def _whole(field: str, written: pods.Amount, allowed: Range) -> int:
-    try:
-        number = quantities.whole(as_text(written))
-    except errors.QuantityError as error:
-        raise errors.DemandError(field, error.what, instead=f"write {allowed.what}") from None
-    if not allowed.least <= number <= allowed.most:
-        problem = f"{as_text(written)} is not between {allowed.least} and {allowed.most}"
-        raise errors.DemandError(field, problem, instead=f"write {allowed.what}")
-    return number
 
 
 def as_text(written: pods.Amount) -> str:

@@ -30,6 +30,7 @@ WAITING = "WaitingForCard"
 TAKEN, BACK = "RegistrationTaken", "RegisteredAnew"
 UNITS_DIFFER = "MemoryUnitsDiffer"
 MODE_CHANGED = "ModeChanged"
+COMPUTE = "ComputeNotUnderstood"
 OUTSIDE, ENDED = "OutsideFence", "EndedOutsideFence"
 
 
@@ -89,6 +90,10 @@ class Teller:
         """A container of a pod waits for others to leave its card; that ends by itself."""
         about = events.About("Pod", pod.name, pod.uid, pod.namespace)
         self._tell(Text(about, WAITING, why, events.NORMAL))
+
+    def about_compute(self, pod: pods.Pod, problem: str) -> None:
+        """What a pod says of its compute makes no sense, and has no effect."""
+        self._tell(Text(_about(pod), COMPUTE, problem))
 
     def about_outside(self, pod: pods.Pod, text: str, ended: bool) -> None:
         """A container of a pod holds card memory beside its fence."""

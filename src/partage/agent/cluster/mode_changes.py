@@ -1,8 +1,9 @@
 """Mode changes: what people are told when a node's label puts it into another mode under its pods.
 
-Pods of the mode before go on to their end, with the cards and limits that they were started with,
-and what comes later is placed beside them. Whoever changed the label should know that the node is
-not yet what the label says, and on whose account; so that is told, once for each change.
+Pods of the mode before go on to their end, with the cards and the memory that they were started
+with, and what comes later is placed beside them. (Time is divided anew at once.) Whoever changed
+the label should know that the node is not yet what the label says, and on whose account; so that is
+told, once for each change.
 
 A change that happens while no agent runs is not told: the labels before are not known.
 """
@@ -59,5 +60,5 @@ def kept(left: Sequence[pods.Pod]) -> str:
     more = len(names) - _MOST_NAMES
     shown = ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
     if len(names) == 1:
-        return f"1 pod of the mode before still runs ({shown}): it keeps its cards and limits"
-    return f"{len(names)} pods of the mode before still run ({shown}): they keep cards and limits"
+        return f"1 pod of the mode before still runs ({shown}): it keeps its cards and its memory"
+    return f"{len(names)} pods of the mode before still run ({shown}): they keep cards and memory"

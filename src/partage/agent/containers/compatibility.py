@@ -43,14 +43,17 @@ def enforced(
 
 
 def held_as(grant: grants.Grant, before: grants.Grant) -> grants.Grant:
-    """The grant, held as it was ``before``, when the pod was started.
+    """The grant, its memory held as it was ``before``, when the pod was started.
 
-    The node may be in another mode since. A pod is not held more loosely or more tightly by that:
-    its neighbours count on the one, and its program on the other.
+    The node may be in another mode since. Memory is not held more loosely or more tightly by that:
+    neighbours count on the one, and the program on the other. Time can be divided anew at any
+    moment, and follows the mode.
     """
-    by_name = {container.name: container for container in before.containers}
+    by_name = {container.name: container.memory_enforced for container in before.containers}
     containers = (
-        _held_like(container, by_name[container.name]) if container.name in by_name else container
+        msgspec.structs.replace(
+            container, memory_enforced=by_name.get(container.name, container.memory_enforced)
+        )
         for container in grant.containers
     )
     return msgspec.structs.replace(grant, containers=tuple(containers))
@@ -59,7 +62,7 @@ def held_as(grant: grants.Grant, before: grants.Grant) -> grants.Grant:
 def outdated(
     pod: pods.Pod, node: cards.Node, settings: contract.Settings, before: grants.Grant
 ) -> bool:
-    """Whether the node, as it is now, would not take a pod that runs, or hold it otherwise."""
+    """Whether the node, as it is now, would not take a pod that runs, or hold its memory so."""
     grant, demand = enforced(pod, node, settings), registry.demand(pod, settings)
     if not isinstance(grant, grants.Grant) or demand is None:
         return False
@@ -155,19 +158,16 @@ def _held_as_asked(grant: grants.Grant, demand: demands.PodDemand) -> grants.Gra
     edited. But "memory is not enforced" is a word that tenants could write into their own records.
     """
     by_name = {container.name: container.demand for container in demand.containers}
-    containers = (_held_like(container, by_name[container.name]) for container in grant.containers)
-    return msgspec.structs.replace(grant, containers=tuple(containers), dialect=demand.dialect)
-
-
-def _held_like(
-    container: grants.ContainerGrant, other: demands.Demand | grants.ContainerGrant
-) -> grants.ContainerGrant:
-    return msgspec.structs.replace(
-        container,
-        memory_enforced=other.memory_enforced,
-        compute_mode=other.compute_mode,
-        compute_ceiling_percent=other.compute_ceiling_percent,
+    containers = (
+        msgspec.structs.replace(
+            container,
+            memory_enforced=by_name[container.name].memory_enforced,
+            compute_mode=by_name[container.name].compute_mode,
+            compute_ceiling_percent=by_name[container.name].compute_ceiling_percent,
+        )
+        for container in grant.containers
     )
+    return msgspec.structs.replace(grant, containers=tuple(containers), dialect=demand.dialect)
 
 
 def _crowded(taking: grants.Taking, held: list[grants.Taking], memory_mib: int) -> str:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from pathlib import Path
 
 import msgspec
@@ -54,7 +54,7 @@ class Starter:
         fences: container_fence.Fences,
         files: driver_files.DriverFiles | None,
         paths: Paths,
-        begun: Callable[[grants.Grant, cdi.Started], None],
+        begun: Callable[[grants.Grant, cdi.Started], Awaitable[None]],
         callbacks: gate.Callbacks,
     ) -> None:
         self._state = state
@@ -122,7 +122,7 @@ class Starter:
             started = _started(grant, container, put, resource, name)
             await asyncio.to_thread(cdi.write, self._paths.cdi, started, edits)
         self.started[name] = started
-        self._begun(grant, started)
+        await self._begun(grant, started)
         log.info(
             "container %s of pod %s/%s starts: cards %s, fence %s",
             container.name,

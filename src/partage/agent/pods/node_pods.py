@@ -26,16 +26,25 @@ class Mount(msgspec.Struct, frozen=True, rename="camel"):
     mount_path: str = ""
 
 
+class Variable(msgspec.Struct, frozen=True):
+    """A variable of a container's environment; empty where its value is elsewhere."""
+
+    name: str = ""
+    value: str = ""
+
+
 class Container(pods.Container, frozen=True, rename="camel"):
-    """A container with its volumes, which matter where it runs and nowhere else."""
+    """A container with its volumes and variables, which matter where it runs and nowhere else."""
 
     volume_mounts: tuple[Mount, ...] = ()
+    env: tuple[Variable, ...] = ()
 
 
 class Spec(pods.Spec, frozen=True, rename="camel"):
     """What the pod runs."""
 
     priority_class_name: str = ""
+    restart_policy: str = "Always"
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
 
@@ -67,6 +76,21 @@ def mounted(pod: pods.Pod, names: Collection[str]) -> Iterator[str]:
         if isinstance(spot.container, Container) and spot.container.name in names:
             for mount in spot.container.volume_mounts:
                 yield posixpath.normpath(f"/{mount.mount_path.lstrip('/')}")
+
+
+def environment(pod: pods.Pod, name: str) -> dict[str, str]:
+    """The variables that the manifest gives a container."""
+    return {
+        variable.name: variable.value
+        for spot in pods.spots(pod)
+        if isinstance(spot.container, Container) and spot.container.name == name
+        for variable in spot.container.env
+    }
+
+
+def priority_class(pod: pods.Pod) -> str:
+    """The name of a pod's PriorityClass; empty if it has none."""
+    return pod.spec.priority_class_name if isinstance(pod.spec, Spec) else ""
 
 
 class NodePods:

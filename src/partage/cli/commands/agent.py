@@ -118,6 +118,13 @@ def _paths(_context: click.Context, _parameter: click.Parameter, value: Any) -> 
     multiple=True,
     help="The same for pods of a PriorityClass; can be repeated.",
 )
+@click.option(
+    "--compute-class",
+    metavar="NAME=WORD",
+    multiple=True,
+    help="Compute for pods of a PriorityClass: fixed, burst, best-effort, online, offline, or a "
+    "weight; can be repeated.",
+)
 @click.option("--log-level", type=click.Choice(list(logs.LEVELS)), help="Default: info.")
 @click.option("--v", "-v", "verbosity", type=int, default=0, hidden=True)
 @click.option("--mps", is_flag=True, hidden=True, help=_IGNORED)

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from partage.core import cards, demands, grants
-from partage.dialects import contract, modes, nodes, pods, records, rules
+from partage.dialects import compute_policies, contract, modes, nodes, pods, records, rules
 
 MEMORY = "aliyun.com/gpu-mem"
 CORE = "aliyun.com/gpu-core.percentage"
@@ -95,6 +95,9 @@ class Aliyun(contract.Dialect):
         {INDEX, CARD_UNITS, POD_UNITS, ASSIGNED, ASSUME_TIME, ALLOCATION}
     )
     pod_labels = frozenset({COUNT})
+    compute_variables = compute_policies.Variables(
+        weight="ALIYUN_COM_GPU_SCHD_WEIGHT", high_priority="ALIYUN_COM_GPU_HIGH_PRIO"
+    )
     modes = _MODES
 
     def demand(self, request: contract.Request) -> demands.PodDemand:

@@ -5,8 +5,9 @@ how many cards, which is one if it does not say; a number of cards and nothing e
 cards. What concerns the whole pod (which models, which quality of service, which policy) is an
 annotation.
 
-Two annotations are for pods of every dialect: the weakest fence that they accept, and that pods of
-one owner want different cards.
+Some annotations are for pods of every dialect: the weakest fence that they accept, that pods of one
+owner want different cards, and what they may say of how compute is divided
+(:mod:`partage.dialects.compute_policies`).
 """
 
 from __future__ import annotations
@@ -17,7 +18,15 @@ from typing import Any, ClassVar
 import msgspec
 
 from partage.core import cards, demands, errors
-from partage.dialects import contract, grant_record, modes, pods, rules, spread_groups
+from partage.dialects import (
+    compute_policies,
+    contract,
+    grant_record,
+    modes,
+    pods,
+    rules,
+    spread_groups,
+)
 
 CARDS = "partage.dev/cards"  # a resource, and an annotation whose only value is "all"
 MEMORY = "partage.dev/memory-mib"
@@ -32,7 +41,10 @@ POLICY = "partage.dev/policy"
 FENCE = "partage.dev/fence"  # the weakest fence that will do, for pods of every dialect
 
 DOMAIN = "partage.dev/"
-_ANNOTATIONS = (CARDS, MODELS, UUIDS, QOS, CEILING, POLICY, FENCE, spread_groups.SPREAD)
+_ANNOTATIONS = (
+    *(CARDS, MODELS, UUIDS, QOS, CEILING, POLICY, FENCE, spread_groups.SPREAD),
+    *(compute_policies.POLICY, compute_policies.WEIGHT),
+)
 FENCES = ("driver", "mps", "hook", "advisory")  # from the strongest
 
 ENFORCED_LABEL = "partage.dev/memory"
@@ -61,6 +73,16 @@ class Native(contract.Dialect):
             trait=ENFORCED,
             memory=modes.Memory.ENFORCED,
             note="also what other labels or families make advice",
+        ),
+        *(
+            modes.Mode(
+                labels=(compute_policies.POLICY,),
+                values=(str(policy),),
+                trait=f"partage/compute-{policy}",
+                policy=policy,
+                note="for pods of every family",
+            )
+            for policy in compute_policies.Policy
         ),
     )
 

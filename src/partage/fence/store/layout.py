@@ -10,6 +10,7 @@ VERSION = 2
 CARDS = 16
 SLOTS = 1024
 SEATS = 256
+FIRST_SEATS = 31
 WHOLE = 1_000_000
 LIMITS_MAGIC = 0x314D494C47525450
 REGION_MAGIC = 0x3147455247525450
@@ -34,7 +35,7 @@ class LimitsCard(ctypes.LittleEndianStructure):
         ("ceiling", ctypes.c_uint32),  # mode BURST: never above this, in millionths
         ("paused", ctypes.c_uint32),  # 1: launches wait until it is 0 again
         ("seat", ctypes.c_uint32),  # the number of the tenant's seat at this card
-        ("reserved", ctypes.c_uint32),  # 0
+        ("yields_to", ctypes.c_uint32),  # a bit for each seat that goes first, see FIRST_SEATS
     ]
 
 

@@ -53,6 +53,7 @@ class CardLimits(msgspec.Struct, frozen=True, kw_only=True):
     share_millionths: int = 0
     ceiling_millionths: int = 0
     paused: bool = False
+    yields_to: frozenset[int] = frozenset()  # places in `yields_to` of the file: who goes first
 
     def __post_init__(self) -> None:
         problem, instead = _contradiction(self)
@@ -67,7 +68,26 @@ class CardLimits(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def gated(self) -> bool:
         """Whether a launch has to look at the limits at all."""
-        return self.paused or self.mode is not Mode.NONE
+        return self.paused or self.mode is not Mode.NONE or bool(self.yields_to)
+
+    @property
+    def time(self) -> Time:
+        """How its time is limited."""
+        return Time(
+            mode=self.mode,
+            share_millionths=self.share_millionths,
+            ceiling_millionths=self.ceiling_millionths,
+            yields_to=self.yields_to,
+        )
+
+
+class Time(msgspec.Struct, frozen=True, kw_only=True):
+    """How the time of one card is limited for a tenant; the rest of its limits is not concerned."""
+
+    mode: Mode = Mode.NONE
+    share_millionths: int = 0
+    ceiling_millionths: int = 0
+    yields_to: frozenset[int] = frozenset()
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -145,6 +165,29 @@ def changed(card: CardLimits, change: Change) -> CardLimits:
     )
 
 
+def requested_time(
+    percent: int, compute_mode: demands.ComputeMode, ceiling_percent: int = 0
+) -> Time:
+    """What a share of a card's time means that is to be held in this mode; no share is no limit."""
+    mode = _MODES[compute_mode] if percent else Mode.NONE
+    ceiling = max(ceiling_percent or 100, percent) * MILLIONTHS_PER_PERCENT
+    return Time(
+        mode=mode,
+        share_millionths=percent * MILLIONTHS_PER_PERCENT,
+        ceiling_millionths=ceiling if mode is Mode.BURST else 0,
+    )
+
+
+def timed(card: CardLimits, time: Time) -> CardLimits:
+    """The limits of a card with its time limited so."""
+    return msgspec.structs.replace(card, **msgspec.structs.asdict(time))
+
+
+def place(seat: int) -> int:
+    """The place of a seat in ``yields_to``; seats far behind share the last one."""
+    return min(seat, layout.FIRST_SEATS)
+
+
 def uuid_of(raw: Iterable[int], kind: str = "GPU") -> str:
     """The text of a uuid's 16 bytes."""
     return f"{kind}-{uuids.UUID(bytes=bytes(raw))}"
@@ -157,17 +200,12 @@ def _granted(
     if any(share.exclusive for share in shares):
         return CardLimits(uuid=uuid, context_bytes=context_bytes)
     memory_mib = sum(share.memory_mib for share in shares) if container.memory_enforced else 0
-    percent = min(100, sum(share.compute_percent for share in shares))
-    mode = _MODES[container.compute_mode] if percent else Mode.NONE
-    ceiling_percent = max(container.compute_ceiling_percent or 100, percent)
-    return CardLimits(
-        uuid=uuid,
-        memory_bytes=memory_mib * MIB or NO_QUOTA,
-        context_bytes=context_bytes,
-        mode=mode,
-        share_millionths=percent * MILLIONTHS_PER_PERCENT,
-        ceiling_millionths=ceiling_percent * MILLIONTHS_PER_PERCENT if mode is Mode.BURST else 0,
+    card = CardLimits(
+        uuid=uuid, memory_bytes=memory_mib * MIB or NO_QUOTA, context_bytes=context_bytes
     )
+    percent = min(100, sum(share.compute_percent for share in shares))
+    mode, ceiling_percent = container.compute_mode, container.compute_ceiling_percent
+    return timed(card, requested_time(percent, mode, ceiling_percent))
 
 
 _MODES = {
@@ -218,6 +256,8 @@ def _contradiction(card: CardLimits) -> tuple[str, str]:
         return f"the ceiling of {_percent(ceiling)} is below the share of {_percent(share)}", (
             "raise the ceiling or lower the share"
         )
+    if not all(0 <= number <= layout.FIRST_SEATS for number in card.yields_to):
+        return "there are no such seats", f"name 0 to {layout.FIRST_SEATS}"
     if card.mode is not Mode.BURST and ceiling:
         return f"mode {card.mode} has no ceiling", "choose mode burst"
     return "", ""

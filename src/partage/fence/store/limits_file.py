@@ -13,6 +13,7 @@ from partage.fence.store import layout, limits, shared_files
 
 Name = TypeVar("Name")
 
+_PLACES = layout.FIRST_SEATS + 1
 _MODES = {
     limits.Mode.NONE: layout.MODE_NONE,
     limits.Mode.FIXED: layout.MODE_FIXED,
@@ -70,6 +71,7 @@ def _store_card(raw: layout.LimitsCard, card: limits.CardLimits) -> None:
     if card.mode is limits.Mode.NONE:
         raw.mode = layout.MODE_NONE
     raw.share, raw.ceiling = card.share_millionths, card.ceiling_millionths
+    raw.yields_to = sum(1 << number for number in card.yields_to)
     raw.mode = _MODES[card.mode]
     raw.paused = int(card.paused)
 
@@ -84,6 +86,7 @@ def _card(raw: layout.LimitsCard, uuid: str) -> limits.CardLimits:
             share_millionths=raw.share,
             ceiling_millionths=raw.ceiling,
             paused=bool(raw.paused),
+            yields_to=frozenset(n for n in range(_PLACES) if raw.yields_to >> n & 1),
         )
     except errors.InputError as error:
         raise ValueError(error.what) from error

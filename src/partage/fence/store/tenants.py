@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
@@ -90,6 +90,17 @@ def read(root: roots.Root, name: str) -> Tenant:
     return _value(name, folder, raw)
 
 
+def those(root: roots.Root, tenant_names: Iterable[str]) -> dict[str, Tenant]:
+    """The tenants of these names; those that are not there, or cannot be read, are left out."""
+    read_tenants: dict[str, Tenant] = {}
+    for name in tenant_names:
+        folder = _folder(root, name)
+        with contextlib.suppress(errors.FenceError):
+            raw = shared_files.read(folder / "limits", layout.Limits)
+            read_tenants[name] = _value(name, folder, raw)
+    return read_tenants
+
+
 def names(root: roots.Root) -> list[str]:
     """All tenants under a root, in alphabetical order."""
     try:
@@ -120,6 +131,24 @@ def change(
         )
         limits_file.store(raw, limits.Limits(cards, before.limits.on_failure))
         return _value(name, folder, raw)
+
+
+def set_time(root: roots.Root, name: str, times: Mapping[str, limits.Time]) -> None:
+    """Change how the time of a tenant that runs is limited, by uuid; nothing else is touched.
+
+    A tenant that has gone meanwhile, and a card that it does not have, are left alone.
+    """
+    with root.locked():
+        folder = _folder(root, name)
+        if not folder.is_dir():
+            return
+        with shared_files.mapped(folder / "limits", layout.Limits) as raw:
+            before = _value(name, folder, raw).limits
+            cards = tuple(
+                limits.timed(card, times[card.uuid]) if card.uuid in times else card
+                for card in before.cards
+            )
+            limits_file.store(raw, limits.Limits(cards, before.on_failure))
 
 
 def replace(root: roots.Root, name: str, requested: limits.Limits) -> Tenant:
