@@ -145,9 +145,7 @@ class TestHighPriority:
         high = Tenant(name="high", seat=9, high_priority=True)
         times = divided([*tenants(0, policy=Policy.EQUAL), high], priority_percent=70)
         assert times == [
-            limits.Time(
-                mode=Mode.BURST, share_millionths=300_000, ceiling_millionths=layout.WHOLE
-            ),
+            limits.Time(mode=Mode.BURST, share_millionths=300_000, ceiling_millionths=layout.WHOLE),
             *fixed(700_000),
         ]
 

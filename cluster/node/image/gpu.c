@@ -6,6 +6,7 @@
  *   gpu hold MIB      allocate, say how it went, keep it until killed
  *   gpu apart MIB FILE  try, with what the libc's own dlsym finds in a driver, past any preloaded one
  *   gpu spin SECONDS  launch kernels of a millisecond for so long, and say how many ended
+ *   gpu busy SECONDS  the same, with several under way, so that the card does not run dry
  *
  * What went wrong is said by CUDA's name for it, on stdout, and the exit code is 1.
  */
@@ -20,6 +21,7 @@
 
 #define MIB (1ull << 20)
 #define KERNEL_US 1000u
+#define UNDER_WAY 16u
 
 static void require(CUresult result)
 {
@@ -106,19 +108,26 @@ static const char PTX[] =
     ".version 8.0\n.target sm_70\n.address_size 64\n"
     ".visible .entry spin_us(.param .u32 us) { ret; }\n";
 
-static void spin(double seconds)
+static void spin(double seconds, unsigned under_way)
 {
     CUmodule module;
     CUfunction kernel;
+    CUevent ends[UNDER_WAY];
     unsigned us = KERNEL_US, launched = 0;
     void *arguments[] = {&us};
     use(0);
     require(cuModuleLoadData(&module, PTX));
     require(cuModuleGetFunction(&kernel, module, "spin_us"));
+    for (unsigned i = 0; i < under_way; i++)
+        require(cuEventCreate(&ends[i], CU_EVENT_DISABLE_TIMING));
     for (double end = now_s() + seconds; now_s() < end; launched++) {
+        CUevent ended = ends[launched % under_way];
+        if (launched >= under_way)
+            require(cuEventSynchronize(ended));
         require(cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, 0, arguments, 0));
-        require(cuCtxSynchronize());
+        require(cuEventRecord(ended, 0));
     }
+    require(cuCtxSynchronize());
     printf("%u\n", launched);
 }
 
@@ -133,13 +142,16 @@ int main(int count, char **words)
     else if (!strcmp(what, "apart"))
         take_apart(how_much, count > 3 ? words[3] : "libcuda.so.1");
     else if (!strcmp(what, "spin"))
-        spin(strtod(how_much, 0));
+        spin(strtod(how_much, 0), 1);
+    else if (!strcmp(what, "busy"))
+        spin(strtod(how_much, 0), UNDER_WAY);
     else if (!strcmp(what, "hold")) {
         take(how_much);
         for (;;)
             pause();
     } else {
-        fprintf(stderr, "usage: gpu info | try MIB | hold MIB | apart MIB FILE | spin SECONDS\n");
+        fprintf(stderr, "usage: gpu info | try MIB | hold MIB | apart MIB FILE | spin SECONDS |"
+                        " busy SECONDS\n");
         return 2;
     }
     return 0;

@@ -23,7 +23,7 @@ from partage.agent.containers import card_time, cdi, gate
 from partage.agent.pods import node_pods
 from partage.core import demands, errors, grants
 from partage.dialects import compute_policies, pods, registry
-from partage.fence.store import limits, roots, tenants
+from partage.fence.store import layout, limits, roots, tenants
 
 log = logging.getLogger(__name__)
 
@@ -164,8 +164,10 @@ def written(
         for request in requests
         if request.tenant not in present
     }
-    for name, times in divided(requests, present, node).items():
-        before = {card.uuid: card.time for card in present[name].limits.cards}
+    times_by_name = divided(requests, present, node)
+    for name, tenant in present.items():
+        before = {card.uuid: card.time for card in tenant.limits.cards}
+        times = times_by_name[name]
         changed = {uuid: time for uuid, time in times.items() if before[uuid] != time}
         if changed:
             try:
@@ -183,8 +185,7 @@ def divided(
     """How the time of each tenant is to be limited, by name and card."""
     cards: dict[str, list[card_time.Tenant]] = {}
     for request in requests:
-        tenant = present.get(request.tenant)
-        for uuid, seat in _seats(tenant).items() if tenant is not None else ():
+        for uuid, seat in _seats(request, present.get(request.tenant)).items():
             cards.setdefault(uuid, []).append(_on_card(request, uuid, seat, node))
     times: dict[str, dict[str, limits.Time]] = {}
     for uuid, on_card in cards.items():
@@ -209,7 +210,10 @@ def _on_card(
     return card_time.ruled(tenant, node, request.rule, request.said)
 
 
-def _seats(tenant: tenants.Tenant) -> dict[str, int]:
+def _seats(request: Request, tenant: tenants.Tenant | None) -> dict[str, int]:
+    """By card; a tenant whose limits cannot be read has its part of the time, at a seat unknown."""
+    if tenant is None:
+        return {share.uuid: layout.SEATS - 1 for share in request.container.shares}
     uuids = (card.uuid for card in tenant.limits.cards)
     return dict(zip(uuids, tenant.seats, strict=True))
 
