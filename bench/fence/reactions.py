@@ -9,7 +9,9 @@ every single window that follows, until the next change, is printed beside it. E
 several times, and the median counts.
 
 What A has on the card when B comes cannot be taken back: 20 ms of work, or four kernels. A tenant
-that takes what others leave has no aim here: it is not held back, it only tells what it does.
+that takes what others leave has no aim here: it is not held back, it only tells what it does. An
+offline tenant has an aim of its own: 10 ms, or the kernel that runs, and as much beyond the 100 ms
+for which it waits after online work.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ _SHARE, _NEIGHBOUR = 30, 50
 _SLACK_POINTS = 5
 _IDLE_PERCENT = 90
 _PHASE_MS = 1000
+_OFFLINE_STOPS_MS = 10.0  # after the first online launch, or when the kernel ends that runs
 _OFFLINE_WAITS_MS = 100  # after the last online work
 _LEAST_WINDOW_MS = 50
 _KERNELS_US = (50, 1_000, 20_000)
@@ -44,6 +47,7 @@ class Reached(msgspec.Struct, frozen=True):
     reached_ms: float | None
     settled_ms: float | None
     percent: float  # over the whole phase
+    aim_ms: float = AIM_MS
 
 
 Case = Callable[[int], list[Reached]]
@@ -152,15 +156,13 @@ def _order(a: timelines.Timeline, b: timelines.Timeline) -> list[Reached]:
     went_on_ms = (
         None if next_ns is None else (next_ns - a.kernel_ns - went_ns) / _NS - _OFFLINE_WAITS_MS
     )
+    longest_ms = max(_OFFLINE_STOPS_MS, a.kernel_ns / _NS)
+    stopped = "A's last kernel ends"
+    went_on = f"A goes on, beyond {_OFFLINE_WAITS_MS} ms"
+    during, later = a.percent(came_ns, went_ns), a.percent(went_ns, a.last_ns)
     return [
-        Reached("A's last kernel ends", stopped_ms, stopped_ms, a.percent(came_ns, went_ns)),
-        Reached("B has the card", 0.0, 0.0, b.percent(came_ns, went_ns)),
-        Reached(
-            f"A goes on, beyond {_OFFLINE_WAITS_MS} ms",
-            went_on_ms,
-            went_on_ms,
-            a.percent(went_ns, a.last_ns),
-        ),
+        Reached(stopped, stopped_ms, stopped_ms, during, longest_ms),
+        Reached(went_on, went_on_ms, went_on_ms, later, _OFFLINE_STOPS_MS),
     ]
 
 
@@ -237,8 +239,8 @@ def _results(title: str, rounds: list[list[Reached]], *, aimed: bool) -> Iterato
             what=f"{title}: {same[0].what}",
             said=_said(values),
             values=values,
-            aim=f"{AIM_MS:g} ms" if aimed else "",
-            met=median_ms <= AIM_MS if aimed else None,
+            aim=f"{same[0].aim_ms:g} ms" if aimed else "",
+            met=median_ms <= same[0].aim_ms if aimed else None,
         )
 
 

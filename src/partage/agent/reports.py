@@ -107,6 +107,8 @@ class ContainerReport(msgspec.Struct, frozen=True, kw_only=True):
     launches: int | None
     outside_bytes: int | None = None  # not counted by its fence, or above its quota
     outside_pid: int | None = None  # the process that has most of it, as the node knows it
+    share_percent: float | None = None  # of compute, in force; None: no share is, or not started
+    yields: bool = False  # its launches wait while online containers of the card have work
 
     @property
     def key(self) -> Key:
@@ -306,6 +308,8 @@ class _Reporter:
             exclusive=exclusive,
             fence=container.fence or None,
             paused=now.paused if now else False,
+            share_percent=usage_rows.share_in_force(now) if now else None,
+            yields=now.yields if now else False,
             **msgspec.structs.asdict(
                 usage_rows.counted(now)
                 if now

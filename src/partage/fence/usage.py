@@ -33,6 +33,7 @@ class CardUsage(msgspec.Struct, frozen=True, kw_only=True):
     throttled_ns: int
     launches: int
     busy_ns: int
+    yields: bool = False  # launches wait while tenants that go first have work
 
 
 class ProcessUsage(msgspec.Struct, frozen=True):
@@ -113,6 +114,7 @@ def _card(
         throttled_ns=raw.throttled_ns,
         launches=raw.launches,
         busy_ns=raw.busy_ns,
+        yields=limit.yields,
     )
 
 

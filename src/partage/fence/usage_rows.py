@@ -57,6 +57,13 @@ def mode_in_force(now: usage.CardUsage) -> tuple[str, int | None]:
     return str(now.mode), ceiling_percent if burst else None
 
 
+def share_in_force(now: usage.CardUsage) -> float | None:
+    """The share of the card's time that is held or guaranteed; None if none is."""
+    if now.mode not in (limits.Mode.FIXED, limits.Mode.BURST):
+        return None
+    return now.share_millionths / limits.MILLIONTHS_PER_PERCENT
+
+
 def mode_asked(container: grants.ContainerGrant, *, timed: bool) -> tuple[str, int | None]:
     """The same, of a container that has not started."""
     if not timed:

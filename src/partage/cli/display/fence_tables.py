@@ -83,6 +83,7 @@ def _compute(card: fence_usage.CardUsage | fence_limits.CardLimits) -> str:
         fence_limits.Mode.BURST: f"{share:g}%-{ceiling:g}%",
         fence_limits.Mode.BEST_EFFORT: "best effort",
     }[card.mode]
+    text = f"{text}, yields" if card.yields else text
     return f"{text}, paused" if card.paused else text
 
 

@@ -116,7 +116,9 @@ def _by_card(container: reports.ContainerReport) -> tuple[bool, int, str, str, s
 
 
 def _compute(container: reports.ContainerReport) -> table_cells.Cell:
-    cell = table_cells.asked(container.mode, container.compute_percent, container.ceiling_percent)
+    share = container.share_percent
+    percent = container.compute_percent if share is None else max(1, round(share))
+    cell = table_cells.asked(container.mode, percent, container.ceiling_percent)
     if not container.paused:
         return cell
     return table_cells.Cell(f"{cell.text}, paused", table_cells.Tone.WARNING, rank=cell.rank)

@@ -68,7 +68,12 @@ class CardLimits(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def gated(self) -> bool:
         """Whether a launch has to look at the limits at all."""
-        return self.paused or self.mode is not Mode.NONE or bool(self.yields_to)
+        return self.paused or self.mode is not Mode.NONE or self.yields
+
+    @property
+    def yields(self) -> bool:
+        """Whether launches wait while others have work."""
+        return bool(self.yields_to)
 
     @property
     def time(self) -> Time:
