@@ -19,9 +19,10 @@ import msgspec
 import pytest
 
 from partage.agent import settings, watch
+from partage.agent.containers import card_time
 from partage.cli.commands import agent as command
-from partage.core import errors
-from partage.dialects import contract, registry
+from partage.core import demands, errors
+from partage.dialects import compute_policies, contract, registry
 from partage.fence.watch.escapes import Then
 from tests import simulated_machines
 from tests.agent import agent_node
@@ -60,7 +61,8 @@ class TestSettings:
             "--hami-split 4 --root r --library-folder l --kubelet-folder u --cdi-folder d "
             "--driver-files cdi --driver-cdi x --driver-cdi y --t9k-label --address 0.0.0.0 "
             "--port 0 --old-metrics hami,elastic --quiet-after-xid 30 --outside tell "
-            "--outside-class batch=end --outside-class lab=pause"
+            "--outside-class batch=end --outside-class lab=pause --compute-class batch=offline "
+            "--compute-class batch=2 --compute-class gold=best-effort"
         )
         folder = Path.cwd()
         assert chosen(*words.split()) == settings.Settings(
@@ -79,6 +81,10 @@ class TestSettings:
             port=0,
             old_metrics=("hami", "elastic"),
             outside=watch.Policy(Then.TELL, {"batch": Then.END, "lab": Then.PAUSE}),
+            compute_classes={
+                "batch": card_time.ClassRule(qos=demands.Qos.OFFLINE, weight=2),
+                "gold": card_time.ClassRule(policy=compute_policies.Policy.BEST_EFFORT),
+            },
             quiet_s=30.0,
         )
 
@@ -101,6 +107,14 @@ class TestSettings:
             ("--node n --dialects gpushare", "--dialects: 'gpushare' is unknown; choose"),
             ("--node n --old-metrics x", "--old-metrics: 'x' is unknown; choose from"),
             ("--node n --outside-class batch", "is not a PriorityClass with an action"),
+            (
+                "--node n --compute-class batch",
+                "is not a PriorityClass with a word for its compute",
+            ),
+            (
+                "--node n --compute-class batch=26",
+                "batch=offline; the words are fixed, burst, best",
+            ),
             ("--node n --outside-class batch=stop", "batch=tell; the actions are tell, pause, end"),
         ],
     )

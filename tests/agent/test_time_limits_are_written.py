@@ -54,7 +54,7 @@ class Node:
         asking = dict(amounts or {MEMORY: 1})
         ids = frozenset({f"p{len(self.bench.held)}"})
         resource = next(iter(asking))
-        written = {f"partage.dev/{word}": text for word, text in annotations.items()}
+        written = {f"partage.dev/{w.replace('_', '-')}": text for w, text in annotations.items()}
         pod = agent_node.pod(name, asking, annotations=written)
         self.bench.add(pod, ids, resource=resource)
         await self.bench.start(ids, resource=resource)
@@ -144,8 +144,9 @@ async def test_qgpus_label_changes_under_pods(node: Node) -> None:
     assert node.shares("one") == [300_000]
     node.bench.state.set_labels({QGPU: "bs"})
     await node.limits.divide()
-    burst = {"share_millionths": 300_000, "ceiling_millionths": 1_000_000}
-    assert node.time("one") == limits.Time(mode=Mode.BURST, **burst)
+    assert node.time("one") == limits.Time(
+        mode=Mode.BURST, share_millionths=300_000, ceiling_millionths=1_000_000
+    )
     node.bench.state.set_labels({QGPU: "be"})
     await node.limits.divide()
     assert node.time("one").mode is Mode.BEST_EFFORT
@@ -154,7 +155,7 @@ async def test_qgpus_label_changes_under_pods(node: Node) -> None:
 async def test_a_weight_changes_under_pods(node: Node) -> None:
     """And one of no sense is 1, which is told once."""
     node.bench.state.set_labels({POLICY: "weighted"})
-    await node.start("one", **{"compute-weight": "2"})
+    await node.start("one", compute_weight="2")
     await node.start("two")
     assert node.shares("one", "two") == [666_666, 333_333]
     node.change("one", weight="4")
@@ -256,9 +257,9 @@ def test_containers_that_ended_for_good(
     status = node_pods.ContainerStatus(name="it", state=pods.State(terminated=terminated))
     again = "Always" if role == "sidecar" else ""
     container = node_pods.Container("it", restart_policy=again)
-    where = "containers" if role == "app" else "init_containers"
+    apps, init = ((container,), ()) if role == "app" else ((), (container,))
     pod = node_pods.Pod(
-        spec=node_pods.Spec(restart_policy=restarts, **{where: (container,)}),
+        spec=node_pods.Spec(restart_policy=restarts, containers=apps, init_containers=init),
         status=node_pods.Status(container_statuses=(status,)),
     )
     assert time_limits.finished(pod, "it") is finished

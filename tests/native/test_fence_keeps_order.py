@@ -89,7 +89,7 @@ def test_an_online_tenant_that_was_killed_is_not_waited_for(machine: fenced.Mach
 
 
 def test_tenants_that_do_not_go_first_are_not_waited_for(machine: fenced.Machine) -> None:
-    """Whatever they write into their seats: who is online is said by limits, which are not theirs."""
+    """Whatever their seats say: who is online is told by limits, which are not theirs to write."""
     online, offline = free(machine, "online"), free(machine, "offline")
     liar = free(machine, "liar")
     yields(machine, offline, online)

@@ -92,7 +92,7 @@ def chosen(flags: Mapping[str, Any]) -> Settings:
             hami_split=flags["hami_split"],
             t9k_label=flags["t9k_label"],
         ),
-        compute_classes=dict(map(_compute_class, flags["compute_class"])),
+        compute_classes=_compute_classes(flags["compute_class"]),
         outside=watch.Policy(Then(flags["outside"]), dict(map(_class, flags["outside_class"]))),
         **{name: value for name, value in given.items() if value is not None},
     )
@@ -109,16 +109,25 @@ def _class(text: str) -> tuple[str, Then]:
     return name, Then(then)
 
 
-def _compute_class(text: str) -> tuple[str, card_time.ClassRule]:
-    """NAME=WORD, of a PriorityClass: a policy, a quality of service, or a weight."""
-    name, _, word = text.rpartition("=")
+def _compute_classes(texts: Iterable[str]) -> dict[str, card_time.ClassRule]:
+    """NAME=WORD, of a PriorityClass; one that is named again has all the words."""
+    rules: dict[str, card_time.ClassRule] = {}
+    for text in texts:
+        name, _, word = text.rpartition("=")
+        rule = rules.get(name, card_time.NO_RULE)
+        rules[name] = msgspec.structs.replace(rule, **_class_word(text, name, word))
+    return rules
+
+
+def _class_word(text: str, name: str, word: str) -> dict[str, Any]:
+    """A policy, a quality of service, or a weight."""
     qualities = (demands.Qos.ONLINE, demands.Qos.OFFLINE)
     if name and word in _CLASS_POLICIES:
-        return name, card_time.ClassRule(policy=compute_policies.Policy(word))
+        return {"policy": compute_policies.Policy(word)}
     if name and word in qualities:
-        return name, card_time.ClassRule(qos=demands.Qos(word))
+        return {"qos": demands.Qos(word)}
     if name and word in _CLASS_WEIGHTS:
-        return name, card_time.ClassRule(weight=int(word))
+        return {"weight": int(word)}
     raise errors.InputError(
         f"--compute-class: {text!r} is not a PriorityClass with a word for its compute",
         instead=f"write for example batch=offline; the words are "
