@@ -212,11 +212,8 @@ static void look_at_firsts(int card, uint32_t seats, uint64_t now)
     *known = seen;
 }
 
-/* Without a seat of one's own nobody can be seen; the share is kept all the same. */
 uint64_t neighbours_first(int card, uint32_t seats, uint64_t now)
 {
-    if (!fence_seats[card])
-        return now;
     pthread_mutex_lock(&looking);
     if (now - firsts[card].looked_ns > LOOK_LASTS_NS)
         look_at_firsts(card, seats, now);

@@ -120,6 +120,24 @@ def test_a_seat_that_tells_of_work_for_ever_is_not_believed_for_ever(
     assert started(offline)("took(20, 1000)") < 30
 
 
+def test_an_offline_tenant_that_spoils_its_own_seat_waits_all_the_same(
+    machine: fenced.Machine,
+) -> None:
+    """It is not seen by others any more, but it sees those who go first."""
+    online, offline = free(machine, "online"), free(machine, "offline")
+    yields(machine, offline, online)
+    tenant = tenants.read(machine.root, offline.name)
+    os.truncate(seats.path(machine.root, tenant.limits.cards[0].uuid, tenant.seats[0]), 0)
+    first, last = started(online), started(offline)
+    first("took(3, 1000)")
+    first.tell("[took(1, 1000) for _ in range(400)] and None")
+    sites.eventually(lambda: busy_ms(online) > 20)
+    last.tell("took(3, 1000)")
+    first.heard()
+    assert not offline.usage().launches
+    last.heard()
+
+
 def test_memory_of_a_tenant_that_waits_is_its_own(machine: fenced.Machine) -> None:
     """It can allocate, and what it has stays."""
     online, offline = free(machine, "online"), free(machine, "offline")

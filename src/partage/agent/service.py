@@ -200,7 +200,7 @@ class Agent:
         for uid in {started.uid for started in self._starter.started.values()}:
             self._marker.look(uid)
         self._sweeper.sweep()
-        await self._time.divide()
+        self._time.look()
         self._waits = ""
 
     async def _follow(self, group: asyncio.TaskGroup) -> NoReturn:

@@ -19,7 +19,11 @@ from tests.cluster import making
 
 # Every dialect but HAMi's, for whose pods a card would be ten.
 SPOKEN = [name for name in registry.dialect_names() if name != "hami"]
-OPTIONS = ("--quiet-after-xid", "2", "--dialects", ",".join(SPOKEN))
+OFFLINE_CLASS = "batch"  # a PriorityClass whose pods are offline
+OPTIONS = (
+    *("--quiet-after-xid", "2", "--dialects", ",".join(SPOKEN)),
+    *("--compute-class", f"{OFFLINE_CLASS}=offline"),
+)
 
 
 class Site:

@@ -19,6 +19,7 @@ from cluster.node.node import Node
 from partage.fence import usage
 from partage.fence.store.limits import Mode
 from tests.cluster import making
+from tests.cluster.agents import site as sites
 from tests.cluster.agents.site import Site
 
 POLICY, SLOTS = "partage.dev/compute-policy", "partage.dev/compute-slots"
@@ -236,6 +237,30 @@ def test_offline_has_nothing_while_online_works(card: Card) -> None:
     card.becomes(lambda got: got["batch"] == 0 and got["serving"] > 85, "batch", "serving")
     card.site.gone("serving")
     card.becomes(lambda got: got["batch"] > 85, "batch")
+
+
+def test_the_class_of_a_pod(card: Card) -> None:
+    """Pods of a PriorityClass are offline because the administrator says so."""
+    card.site.client.create(
+        {
+            "apiVersion": "scheduling.k8s.io/v1",
+            "kind": "PriorityClass",
+            "metadata": {"name": sites.OFFLINE_CLASS},
+            "value": 0,
+        }
+    )
+    try:
+        container = objects.container(*BUSY, limits=MEMORY)
+        pod = card.pod("batch", container, {})
+        pod["spec"]["priorityClassName"] = sites.OFFLINE_CLASS
+        card.site.create(pod)
+        card.site.running("batch")
+        card.run("serving", _own(1000), qos="online")
+        card.eventually("batch", lambda now: now.yields)
+        card.site.gone("serving")
+        card.eventually("batch", lambda now: not now.yields)
+    finally:
+        card.site.client.delete("PriorityClass", sites.OFFLINE_CLASS)
 
 
 def _own(memory_mib: int, **more: int) -> dict[str, int]:

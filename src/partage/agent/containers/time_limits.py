@@ -65,6 +65,7 @@ class TimeLimits:
         self._due = asyncio.Event()
         self._turn = asyncio.Lock()  # an older look must not write after a newer one
         self._told: set[tuple[str, str]] = set()
+        self._problems: Mapping[str, str] = {}  # by tenant, of the last time
 
     def look(self) -> None:
         """Something changed that may concern time."""
@@ -75,13 +76,21 @@ class TimeLimits:
         while True:
             await self._due.wait()
             self._due.clear()
-            if await self.divide():
+            if await self._failed():
                 await asyncio.sleep(_AGAIN_S)
                 self._due.set()
 
+    async def _failed(self) -> bool:
+        """Divide; whether that has to be done again. It must not end the agent."""
+        try:
+            return bool(await self.divide())
+        except (OSError, errors.PartageError) as error:
+            log.warning("the time of cards cannot be divided: %s", error)
+            return True
+
     async def start(self, tenant: str) -> None:
         """A container is about to start: its limits, and those of its neighbours, are written."""
-        failed = await self.divide()
+        failed = await self.divide(starting=tenant)
         if failed:
             self._due.set()
         if tenant in failed:
@@ -90,22 +99,28 @@ class TimeLimits:
                 instead="see the agent's log; the kubelet tries again by itself",
             )
 
-    async def divide(self) -> Mapping[str, str]:
+    async def divide(self, *, starting: str = "") -> Mapping[str, str]:
         """Divide the time of all cards once; which tenants could not be limited, and why."""
         async with self._turn:
-            requests = list(self._requests())
+            requests = list(self._requests(starting))
             node = compute_policies.of_node(self._state.labels)
             failed = await asyncio.to_thread(written, self._root, requests, node)
+            before, self._problems = self._problems, failed
         for name, problem in failed.items():
-            log.warning("the time of tenant %s cannot be limited: %s", name, problem)
+            if before.get(name) != problem:
+                log.warning("the time of tenant %s cannot be limited: %s", name, problem)
         return failed
 
-    def _requests(self) -> Iterator[Request]:
-        """Of the containers that are there: started, and not finished for good."""
+    def _requests(self, starting: str) -> Iterator[Request]:
+        """Of the containers that are there: started, and not finished for good.
+
+        Of one that is about to start, what is known may be of its last run.
+        """
         self._told &= {(uid, text) for uid, text in self._told if uid in self._pods.by_uid}
         for started in {s.tenant: s for s in self._started.values() if s.tenant}.values():
             pod = self._pods.by_uid.get(started.uid)
-            if pod is not None and (pods.ended(pod) or finished(pod, started.container)):
+            ended = pod is not None and (pods.ended(pod) or finished(pod, started.container))
+            if ended and started.tenant != starting:
                 continue
             grant = self._grant(pod, started)
             container = _named(grant, started.container)
