@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from partage.agent import reports
+from partage.cli.display import report_page
 from partage.core import demands, grants
 from partage.core.problems import Problem
 from partage.devices import nvml
@@ -337,3 +338,17 @@ def test_that_the_watch_cannot_see_is_told() -> None:
     """An administrator can cure it."""
     report = node_reports.report(outside=reports.Outside(problem="hostPID is missing"))
     assert report.problems == (Problem("the watch", "hostPID is missing"),)
+
+
+def test_the_share_in_force_is_not_always_the_one_granted() -> None:
+    """The node may divide its cards' time otherwise, and offline containers yield."""
+    container = node_reports.container(node_reports.share())
+    third = node_reports.card_usage(share_millionths=333_333, yields=True)
+    made = node_reports.report(
+        *node_reports.granted("one", container, fence="hook", tenant="t"),
+        used=node_reports.used("t", third),
+    )
+    [row] = made.containers
+    assert (row.compute_percent, row.share_percent, row.yields) == (0, 33.3333, True)
+    [line] = report_page.page(made, {}).tenants.lines
+    assert "33%" in [cell.text for cell in line.cells]

@@ -8,9 +8,10 @@ busy with something else.
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 
@@ -21,6 +22,8 @@ from partage.fence.store.limits import Mode
 from tests.cluster import making
 from tests.cluster.agents import site as sites
 from tests.cluster.agents.site import Site
+
+log = logging.getLogger(__name__)
 
 POLICY, SLOTS = "partage.dev/compute-policy", "partage.dev/compute-slots"
 PRIORITY, WEIGHT = "partage.dev/compute-priority", "partage.dev/compute-weight"
@@ -105,6 +108,7 @@ class Card:
         while len(windows) < WINDOWS:
             got = self.got(*expected)
             windows.append(got)
+            log.info("expected %s, got %s", expected, got)
             assert all(got[name] <= percent + POINTS for name, percent in expected.items()), windows
             if all(got[name] >= percent - POINTS for name, percent in expected.items()):
                 return
@@ -116,6 +120,7 @@ class Card:
 
         def seen() -> bool:
             windows.append(self.got(*names))
+            log.info("got %s", windows[-1])
             return check(windows[-1])
 
         making.eventually(seen, patience_s=WINDOWS * WINDOW_S, why=lambda: str(windows))
@@ -281,17 +286,14 @@ def test_high_priority_up_to_its_part(card: Card) -> None:
         card.becomes(lambda got: abs(got["high"] - 70) <= 2 and got["low"] >= 28, "high", "low")
 
 
-class _working:  # noqa: N801 - reads as a verb
-    """A pod works in the background."""
-
-    def __init__(self, card: Card, pod: str) -> None:
-        self._card, self._pod = card, pod
-
-    def __enter__(self) -> None:
-        self._card.site.said(self._pod, "sh", "-c", "gpu busy 60 >/dev/null 2>&1 &")
-
-    def __exit__(self, *_error: Any) -> None:
-        self._card.site.gone(self._pod)
+@contextlib.contextmanager
+def _working(card: Card, pod: str) -> Iterator[None]:
+    """A pod works in the background, and is gone afterwards."""
+    card.site.said(pod, "sh", "-c", "gpu busy 60 >/dev/null 2>&1 &")
+    try:
+        yield
+    finally:
+        card.site.gone(pod)
 
 
 def test_a_policy_that_changes_while_no_agent_runs(card: Card) -> None:
