@@ -96,7 +96,7 @@ static void add(struct view *view, const struct partage_seat *seat)
 }
 
 /* The node side gives away the lowest free seat, so a new one is rarely more than one further than
- * those known; all are tried at first and once in a while. */
+ * those known, one's own among them; all are tried at first and once in a while. */
 static struct view look(int card)
 {
     struct view view = {.looked_ns = now_ns()};
@@ -105,10 +105,12 @@ static struct view look(int card)
     tried_all_ns[card] = all ? view.looked_ns : tried_all_ns[card];
     for (unsigned number = 0; number < PARTAGE_SEATS && (all || number <= known_seats[card]);
          number++) {
-        if (number == fence_limits->card[card].seat || !read_seat(card, number, &seat))
+        bool own = number == fence_limits->card[card].seat;
+        if (!own && !read_seat(card, number, &seat))
             continue;
         known_seats[card] = (unsigned)later(known_seats[card], number + 1);
-        add(&view, &seat);
+        if (!own)
+            add(&view, &seat);
     }
     return view;
 }

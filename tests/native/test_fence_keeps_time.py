@@ -196,6 +196,22 @@ def test_two_tenants_of_one_card_are_each_held_to_their_own_share(machine: fence
         assert process.heard() >= (count - 1) * each_s - MAKE_UP_S
 
 
+def test_a_neighbour_that_comes_later_is_seen_at_once(machine: fenced.Machine) -> None:
+    """Or its work would be taken for one's own: kernels of 1 ms would be charged what two take."""
+    first = fixed(machine, 50, "first")
+    process = started(first)
+    process("took(50, 1000)")
+    second = started(fixed(machine, 50, "second"))
+    second.tell("took(1000, 1000)")
+    sites.eventually(lambda: tenants.running(machine.root, "second"))
+    before = first.usage()
+    process("took(400, 1000)")
+    after = first.usage()
+    charged_ns = (after.busy_ns - before.busy_ns) / (after.launches - before.launches)
+    assert charged_ns < 1_300_000
+    second.heard()
+
+
 def test_a_launch_that_the_driver_refuses_costs_nothing(machine: fenced.Machine) -> None:
     """Its price is given back."""
     tenant = fixed(machine, 20)
