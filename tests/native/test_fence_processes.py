@@ -65,10 +65,14 @@ def test_a_process_that_forks_before_it_begins_has_children_of_their_own(
 def test_a_fork_during_the_first_lookup_leaves_no_child_waiting(
     machine: fenced.Machine, tenant: fenced.Tenant, tmp_path: Path, way: str
 ) -> None:
-    """The thread that was looking is not there in the child, and must not have left a lock."""
+    """The thread that was looking is not there in the child, and must not have left a lock.
+
+    It may have left the loader's own lists half done, by which one child in 200,000 crashed.
+    """
     forker = fenced.compiled(tmp_path / "forker", "forker.c", "-pthread")
     ran = machine.run(forker, "1500", environment=tenant.environments[way])
-    assert (ran.returncode, ran.stdout) == (0, "1500\n")
+    assert ran.returncode == 0
+    assert ran.stdout in ("1500 0\n", "1500 1\n")
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
