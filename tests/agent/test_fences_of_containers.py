@@ -14,7 +14,7 @@ import pytest
 
 from partage.agent.containers import cdi, container_fence
 from partage.core import demands, errors, grants
-from partage.fence.levels import catalog
+from partage.fence.levels import catalog, fixed_places
 from partage.fence.library import libpartage, substitutes
 from partage.fence.store import limits, roots, tenants
 from tests.agent import agent_node
@@ -239,12 +239,12 @@ class TestInstalling:
     def test_its_name_carries_a_checksum(self, tmp_path: Path) -> None:
         """Containers that run keep the one that they were started with."""
         folder = tmp_path / "other"
-        first = container_fence.installed(libpartage.find(), folder)
-        assert container_fence.installed(libpartage.find(), folder) == first
+        first = fixed_places.installed(libpartage.find(), folder)
+        assert fixed_places.installed(libpartage.find(), folder) == first
 
         changed = tmp_path / "newer.so"
         changed.write_bytes(first.path.read_bytes() + b"newer")
-        second = container_fence.installed(libpartage.Library(changed), folder)
+        second = fixed_places.installed(libpartage.Library(changed), folder)
         assert first.path != second.path
         assert first.path.exists()
         assert second.path.read_bytes().endswith(b"newer")
@@ -254,22 +254,21 @@ class TestInstalling:
 
     def test_what_stands_in_the_drivers_place_is_put_beside_it(self, tmp_path: Path) -> None:
         """Under names that carry their checksums, too, and for any user to load."""
-        container_fence.installed(libpartage.find(), tmp_path)
-        for name, path in container_fence.substituted(libpartage.find(), tmp_path).items():
+        fixed_places.installed(libpartage.find(), tmp_path)
+        for name, path in fixed_places.substituted(libpartage.find(), tmp_path).items():
             ours = substitutes.find(libpartage.find())[name]
             assert path.read_bytes() == ours.read_bytes()
             assert path.stat().st_mode & 0o777 == 0o644
             assert re.fullmatch(rf"{name.split('.')[0]}-[0-9a-f]{{16}}\.so\.1", path.name)
-        assert container_fence.substituted(libpartage.Library(tmp_path / "none.so"), tmp_path) == {}
+        assert fixed_places.substituted(libpartage.Library(tmp_path / "none.so"), tmp_path) == {}
 
     def test_a_damaged_copy_is_put_right(self, tmp_path: Path) -> None:
         """As a full disk leaves it."""
-        first = container_fence.installed(libpartage.find(), tmp_path / "lib")
+        first = fixed_places.installed(libpartage.find(), tmp_path / "lib")
         content = first.path.read_bytes()
         first.path.write_bytes(content[:100])
         assert (
-            container_fence.installed(libpartage.find(), tmp_path / "lib").path.read_bytes()
-            == content
+            fixed_places.installed(libpartage.find(), tmp_path / "lib").path.read_bytes() == content
         )
 
     def test_a_folder_that_programs_cannot_load_from_is_no_place(
@@ -286,7 +285,7 @@ class TestInstalling:
     def test_a_folder_that_cannot_be_made_is_explained(self, tmp_path: Path) -> None:
         """With the flag that names another."""
         (tmp_path / "file").write_text("")
-        library = container_fence.installed(libpartage.find(), tmp_path / "file" / "lib")
+        library = fixed_places.installed(libpartage.find(), tmp_path / "file" / "lib")
         assert "cannot be put into" in library.problem
         assert library.remedy.endswith("--library-folder")
 

@@ -14,11 +14,8 @@ a daemon beside it, and a level that is not set up is not a level.
 
 from __future__ import annotations
 
-import hashlib
 import logging
-import os
 import posixpath
-import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -27,17 +24,14 @@ import msgspec
 from partage.agent.containers import cdi, driver_place
 from partage.core import errors, grants
 from partage.fence import usage
-from partage.fence.levels import advisory, availability, catalog, hook
+from partage.fence.levels import advisory, availability, catalog, fixed_places, hook
 from partage.fence.levels.catalog import Level
-from partage.fence.library import libpartage, originals, substitutes
-from partage.fence.store import layout, limits, oversized_files, roots, seats, tenants
+from partage.fence.library import libpartage
+from partage.fence.store import limits, oversized_files, roots, seats, tenants
 
 log = logging.getLogger(__name__)
 
 NONE = "none"  # a card of its own needs no fence
-_AROUND = "/etc/partage"
-_INSIDE = f"{_AROUND}/fence"
-_PRELOAD = "/etc/ld.so.preload"
 _NOT_YET = "the agent does not put this fence around containers yet"
 
 
@@ -55,8 +49,10 @@ class Fences:
     def __init__(self, root: roots.Root, folder: Path) -> None:
         self._root = root
         self._folder = folder  # for the library, where containers can reach it
-        self._library = installed(libpartage.find(), folder)
-        self._substitutes = {} if self._library.problem else substituted(libpartage.find(), folder)
+        self._library = fixed_places.installed(libpartage.find(), folder)
+        self._substitutes = (
+            {} if self._library.problem else fixed_places.substituted(libpartage.find(), folder)
+        )
         self._hook = hook.Hook(root, self._library)
         self._probes = availability.probes(self._library, not_put_up=_NOT_YET, remedy="")
 
@@ -109,7 +105,11 @@ class Fences:
     def around(self, edits: cdi.Edits, put: Put) -> cdi.Edits:
         """All that is done to a container: its edits, its fence, and that in the driver's place."""
         whole = edits + put.edits
-        return driver_place.taken(whole, self._substitutes, _INSIDE) if put.tenant else whole
+        return (
+            driver_place.taken(whole, self._substitutes, fixed_places.INSIDE)
+            if put.tenant
+            else whole
+        )
 
     def take_down(self, name: str) -> bool:
         """Remove the fence of a container that is gone; False if a process of it still lives."""
@@ -139,16 +139,16 @@ class Fences:
     def _edits(self, name: str) -> cdi.Edits:
         tenant = tenants.read(self._root, name)
         mounts = [
-            _mount(self._folder / "around", _AROUND),
-            _mount(self._library.path, f"{_INSIDE}/{libpartage.NAME}"),
-            _mount(self._folder / "ld.so.preload", _PRELOAD),
-            _mount(tenant.limits_path, f"{_INSIDE}/limits"),
-            _mount(tenant.region_path, f"{_INSIDE}/region", writable=True),
+            _mount(fixed_places.around(self._folder), fixed_places.AROUND),
+            _mount(self._library.path, f"{fixed_places.INSIDE}/{libpartage.NAME}"),
+            _mount(self._folder / fixed_places.LIST, fixed_places.PRELOAD),
+            _mount(tenant.limits_path, f"{fixed_places.INSIDE}/limits"),
+            _mount(tenant.region_path, f"{fixed_places.INSIDE}/region", writable=True),
         ]
         for index, (card, seat) in enumerate(zip(tenant.limits.cards, tenant.seats, strict=True)):
             own = seats.path(self._root, card.uuid, seat)
-            mounts.append(_mount(own.parent, f"{_INSIDE}/seats-{index}"))
-            mounts.append(_mount(own, f"{_INSIDE}/seats-{index}/{seat}", writable=True))
+            mounts.append(_mount(own.parent, f"{fixed_places.INSIDE}/seats-{index}"))
+            mounts.append(_mount(own, f"{fixed_places.INSIDE}/seats-{index}/{seat}", writable=True))
         return cdi.Edits(mounts=tuple(mounts))
 
 
@@ -159,7 +159,9 @@ def _check_volumes(mounted: Iterable[str]) -> None:
     takes away what is mounted on it in all containers.
     """
     for path in mounted:
-        if path == posixpath.dirname(_PRELOAD) or path.startswith(f"{_AROUND}/"):
+        if path == posixpath.dirname(fixed_places.PRELOAD) or path.startswith(
+            f"{fixed_places.AROUND}/"
+        ):
             raise errors.FenceError(
                 f"a volume of the container is mounted at {path}, where its fence has to be",
                 instead="mount it elsewhere; single files of /etc can be mounted with subPath",
@@ -171,75 +173,6 @@ def _not_written(folder: Path, error: OSError) -> errors.FenceError:
         f"the container's fence cannot be written to {folder} ({error.strerror})",
         instead="check whether that file system is full",
     )
-
-
-def installed(library: libpartage.Library, folder: Path) -> libpartage.Library:
-    """The library in a folder of the host from which containers can load it.
-
-    Its name carries a checksum: containers that run keep the one they were started with.
-    """
-    if library.problem:
-        return library
-    try:
-        folder.mkdir(mode=0o755, parents=True, exist_ok=True)
-        if os.statvfs(folder).f_flag & os.ST_NOEXEC:
-            return libpartage.Library(
-                library.path,
-                f"programs cannot load a library from {folder}, which is mounted noexec",
-                "name another folder with --library-folder",
-            )
-        _make_around(folder / "around" / "fence")
-        _write(folder / "ld.so.preload", f"{_INSIDE}/{libpartage.NAME}\n".encode())
-        copy = _copied(library.path, folder)
-    except OSError as error:
-        return libpartage.Library(
-            library.path,
-            f"the library cannot be put into {folder} ({error.strerror})",
-            "name a folder that the agent may write to with --library-folder",
-        )
-    return libpartage.Library(copy)
-
-
-def substituted(library: libpartage.Library, folder: Path) -> dict[str, Path]:
-    """What stands in the driver's place, in the same folder; without it the preload is all."""
-    try:
-        return {name: _copied(path, folder) for name, path in substitutes.find(library).items()}
-    except OSError as error:
-        log.warning("nothing can be put in the driver's place in containers: %s", error)
-        return {}
-
-
-def _copied(path: Path, folder: Path) -> Path:
-    """A library in the folder, by a name that no other content has."""
-    content = path.read_bytes()
-    stem, _, rest = path.name.partition(".")
-    copy = folder / f"{stem}-{hashlib.sha256(content).hexdigest()[:16]}.{rest}"
-    _write(copy, content)
-    return copy
-
-
-def _make_around(fence: Path) -> None:
-    """What is mounted around the files of a fence: an empty mount point for each.
-
-    Every user in a container must be able to enter, whatever our umask is: programs start without a
-    library that their loader cannot reach.
-    """
-    seats_at = [fence / f"seats-{index}" for index in range(layout.CARDS)]
-    for folder in (fence.parent, fence, *seats_at):
-        folder.mkdir(exist_ok=True)
-        folder.chmod(0o755)
-    for name in ("limits", "region", libpartage.NAME, *originals.BEHIND.values()):
-        (fence / name).touch()
-        (fence / name).chmod(0o644)
-
-
-def _write(path: Path, content: bytes) -> None:
-    if path.is_file() and path.read_bytes() == content:
-        return
-    scratch = path.with_name(f".{path.name}.{os.getpid()}")
-    scratch.write_bytes(content)
-    scratch.chmod(0o644)
-    shutil.move(scratch, path)
 
 
 def _mount(host: Path, inside: str, *, writable: bool = False) -> cdi.Mount:
