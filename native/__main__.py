@@ -24,6 +24,9 @@ def _build(part: parts.Part, lib: Path, compiler: compilers.Compiler) -> int:
     started = time.monotonic()
     try:
         built = parts.refresh(part, lib, compiler)
+    except compilers.LeftOut as error:
+        print(f"native: {part.name}: left out: {error}")
+        return 0
     except compilers.CannotBuild as error:
         print(f"native: {part.name}: {error}", file=sys.stderr)
         return 1

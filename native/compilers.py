@@ -32,6 +32,10 @@ class CannotBuild(Exception):
     """A part in C could not be built; the text says what is missing and what to do."""
 
 
+class LeftOut(CannotBuild):
+    """A part that most machines have no use for is not built here; the text says why."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Compiler:
     """A C compiler as a command line, with flags that every call gets (a target, sanitizers)."""
@@ -63,6 +67,14 @@ class Compiler:
 
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
             return list(pool.map(compiled, sources))
+
+    def definitions(self, header: str) -> str:
+        """What a header of this system defines; nothing if there is no such header."""
+        with tempfile.TemporaryDirectory() as scratch:
+            source, result = Path(scratch) / "header.c", Path(scratch) / "definitions"
+            source.write_text(f"#include <{header}>\n")
+            failure = self._failure(*self.flags, "-E", "-dM", "-o", result, source)
+            return "" if failure else result.read_text()
 
     def _failure(self, *arguments: str | Path) -> str:
         """Run the compiler; gives what it says if it fails."""

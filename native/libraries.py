@@ -12,12 +12,13 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from native.compilers import CannotBuild, Compiler
+from native.compilers import CannotBuild, Compiler, LeftOut
 from native.simcuda import generated_code
 from native.substitute import functions
 
 SOURCES = Path(__file__).parent
 FENCE = "libpartage.so"
+SPANK = "partage_spank.so"
 # The driver's libraries: the header, and how each is called behind the one in its place.
 DRIVER = {
     "libcuda.so.1": ("cuda.h", "libpartage-cuda.so.1"),
@@ -26,6 +27,7 @@ DRIVER = {
 # Where a library in the driver's place finds the others: in a container at fixed places, else
 # beside itself.
 BEHIND = "/etc/partage/fence:$ORIGIN"
+SPANK_HEADER = "slurm/spank.h"
 HIDDEN = ("-fvisibility=hidden", "-ftls-model=initial-exec")
 # The distribution of each set of headers, and the header that tells where they are.
 HEADERS = {"nvidia-cuda-runtime": "cuda.h", "nvidia-nvml-dev": "nvml.h"}
@@ -144,6 +146,26 @@ def simcuda(out: Path, compiler: Compiler) -> None:
             _facade(stage / name.removesuffix(".1"), compiler, second)
         compiler.link(stage / "simsmi", [source / "simsmi.c", *common], *includes, "-pthread")
         (stage / "nvidia-smi").symlink_to("simsmi")
+
+
+def spank(out: Path, compiler: Compiler) -> Path:
+    """Build the plugin of Slurm; it fits the Slurm whose headers are here, and no other."""
+    if not compiler.definitions(SPANK_HEADER):
+        raise LeftOut(
+            f"there is no {SPANK_HEADER}; to hold jobs of Slurm to their shares, install the headers "
+            "of the same Slurm as on the nodes (`apt install libslurm-dev`)"
+        )
+    source = SOURCES / "spank"
+    with _staged(out) as stage:
+        compiler.link(
+            stage / SPANK,
+            sorted(source.glob("*.c")),
+            "-fvisibility=default",  # Slurm looks its functions up by name
+            "-shared",
+            f"-Wl,--version-script={source / 'exports.map'}",
+            "-Wl,-z,now,-z,relro,-z,noexecstack",
+        )
+    return out / SPANK
 
 
 def header_folders() -> tuple[Path, ...]:

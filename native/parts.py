@@ -33,6 +33,7 @@ class Part:
     build: Callable[[Path, Compiler], object]
     headers: tuple[str, ...] = ()
     also: tuple[str, ...] = ()  # what it is made of besides its own folder
+    foreign: str = ""  # a header of the system, whose version decides as well
 
     def out(self, lib: Path) -> Path:
         return lib / self.folder
@@ -60,6 +61,14 @@ PARTS = (
         tuple(HEADERS),
         ("substitute/functions.py", "substitute/library.c"),
     ),
+    Part(
+        "spank",
+        "spank",
+        (libraries.SPANK,),
+        libraries.spank,
+        also=("fence/layout.h",),
+        foreign=libraries.SPANK_HEADER,
+    ),
 )
 
 
@@ -84,7 +93,8 @@ def _is_fresh(part: Part, out: Path, kept: Path, digest: str) -> bool:
 
 
 def _digest(part: Part, compiler: Compiler) -> str:
-    digest = hashlib.sha256(repr((compiler, _versions(part.headers))).encode())
+    foreign = compiler.definitions(part.foreign) if part.foreign else ""
+    digest = hashlib.sha256(repr((compiler, _versions(part.headers), foreign)).encode())
     for file in (*_sources(part), Path(compilers.__file__), Path(libraries.__file__)):
         content = file.read_bytes()
         digest.update(f"{file.relative_to(SOURCES)} {len(content)}\n".encode())

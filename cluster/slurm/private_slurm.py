@@ -16,9 +16,11 @@ import itertools
 import os
 import secrets
 import shutil
+import socket
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from cluster import child_processes
 from cluster.node import namespace_processes
@@ -34,6 +36,7 @@ _SEARCHED = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/
 _SPOOL = "/mnt"  # as the programs see it: names of sockets are short, and those of folders long
 _NVIDIA = 195  # the major number of its cards
 _NUMBERS = itertools.count(1)  # of the Slurms of this process
+_NO_COVERS: Mapping[str, Path] = MappingProxyType({})
 
 
 class CannotRun(Exception):
@@ -55,12 +58,21 @@ def check_machine() -> None:
 class PrivateSlurm:
     """A controller and its nodes, all on this machine."""
 
-    def __init__(self, folder: Path, *, nodes: int = 1, cards: int = 2) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        nodes: int = 1,
+        cards: int = 2,
+        covers: Mapping[str, Path] = _NO_COVERS,
+    ) -> None:
+        """``covers`` is what its processes and jobs see in other places than the machine has it."""
         prefix = f"p{os.getpid()}s{next(_NUMBERS)}"
         self.folder = folder.resolve()
         self.nodes = [f"{prefix}n{number}" for number in range(1, nodes + 1)]
         self.devices = self.folder / "dev"  # where nvidia0 and the others are
         self._cards = cards
+        self._covers = covers
         run = self.folder / "run"
         self._first, self._munged, self._controller, *self._daemons = (
             namespace_processes.Process(name, run, ends_with_parent=True)
@@ -73,14 +85,25 @@ class PrivateSlurm:
         """In which Slurm's commands speak to this one."""
         return {**os.environ, "PATH": _SEARCHED, "SLURM_CONF": str(self.folder / "slurm.conf")}
 
-    def start(self, gres: Mapping[str, str], gres_types: str, gres_conf: Sequence[str]) -> None:
-        """Start with these resources of each node; if a part fails, nothing is left running."""
+    def start(
+        self,
+        gres: Mapping[str, str],
+        gres_types: str,
+        gres_conf: Sequence[str],
+        *,
+        settings: Sequence[str] = (),
+        plugstack: Sequence[str] = (),
+    ) -> None:
+        """Start with these resources of each node; if a part fails, nothing is left running.
+
+        ``settings`` are more lines of slurm.conf.
+        """
         check_machine()
         try:
             self._make_folder()
-            self.write("slurm.conf", self._slurm_conf(gres, gres_types))
+            self.write("slurm.conf", [*self._slurm_conf(gres, gres_types), *settings])
             self.write("gres.conf", gres_conf)
-            self.write("plugstack.conf", [])
+            self.write("plugstack.conf", plugstack)
             self.write("cgroup.conf", _cgroup_conf())
             self._start_first()
             self._start_munged()
@@ -94,6 +117,13 @@ class PrivateSlurm:
         for process in (*self._daemons, self._controller):
             process.stop()
         self._start_slurm()
+
+    def restart_nodes(self) -> None:
+        """Kill each slurmd, and start it again; jobs run on."""
+        for daemon, port in zip(self._daemons, self._ports[1:], strict=True):
+            daemon.kill()
+            self._inside(daemon, "slurmd", "-D", "-N", daemon.name)
+            daemon.wait_until(functools.partial(_listens, port), patience_seconds=PATIENCE_S)
 
     def stop(self) -> None:
         """End everything at once, jobs too."""
@@ -124,7 +154,7 @@ class PrivateSlurm:
     def spawn(self, *command: str, stderr: int = subprocess.STDOUT) -> subprocess.Popen[bytes]:
         """The same without waiting; it ends with this Slurm at the latest."""
         return child_processes.spawn(
-            self._command_inside(*command),
+            self.command_inside(*command),
             ends_with_parent=True,
             stdout=subprocess.PIPE,
             stderr=stderr,
@@ -144,7 +174,8 @@ class PrivateSlurm:
         key = self.folder / "munge.key"
         key.touch(mode=0o600)
         key.write_bytes(secrets.token_bytes(128))
-        self.write("mounts", [f"{_SPOOL}\t{self.folder / 'spool'}"])
+        covers = {_SPOOL: self.folder / "spool", **self._covers}
+        self.write("mounts", [f"{place}	{cover}" for place, cover in covers.items()])
         self._ports = [child_processes.Port() for _ in range(len(self.nodes) + 1)]
 
     def _start_first(self) -> None:
@@ -186,9 +217,10 @@ class PrivateSlurm:
         return answer.stdout.strip() == "idle"
 
     def _inside(self, process: namespace_processes.Process, program: str, *options: str) -> None:
-        process.start(self._command_inside(program, *options), env=self.environment)
+        process.start(self.command_inside(program, *options), env=self.environment)
 
-    def _command_inside(self, program: str, *options: str) -> list[str | Path]:
+    def command_inside(self, program: str, *options: str) -> list[str | Path]:
+        """What has to be started for a program to run beside the daemons."""
         path = shutil.which(program, path=_SEARCHED) or program
         first = str(namespace_processes.first_pid(self._first))
         return [*namespace_processes.COMMAND, "enter", first, path, *options]
@@ -231,3 +263,11 @@ class PrivateSlurm:
 
 def _cgroup_conf() -> list[str]:
     return ["CgroupPlugin=cgroup/v1", f"CgroupMountpoint={_CGROUPS}", "ConstrainDevices=yes"]
+
+
+def _listens(port: child_processes.Port) -> bool:
+    try:
+        with socket.create_connection((child_processes.LOOPBACK, port.number), timeout=PATIENCE_S):
+            return True
+    except ConnectionRefusedError:
+        return False

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from partage.cli import notices
+from partage.cli.commands.slurm import job_commands
 from partage.cli.display import json_objects, tables
 from partage.core import errors
 from partage.devices import nvml
@@ -55,7 +56,11 @@ _output = click.option(
 
 @click.group()
 def slurm() -> None:
-    """Prepare Slurm to share cards; limits of its jobs are not enforced yet."""
+    """Let Slurm share cards, and hold its jobs to their shares."""
+
+
+for _command in (job_commands.prepare, job_commands.epilog, job_commands.usage):
+    slurm.add_command(_command)
 
 
 @slurm.command("gres-conf", epilog=_GRES_CONF)

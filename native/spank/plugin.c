@@ -1,0 +1,125 @@
+/* The plugin of Slurm (SPANK): each task of a job that has a part of a card starts behind the fence, or
+ * not at all. A job with whole cards, or with none, is left alone.
+ *
+ * In plugstack.conf:  required /path/partage_spank.so [root=DIR] [compute=none|share|burst]
+ *                                                     [userns=forbid|allow] */
+#define _GNU_SOURCE
+#include "spank.h"
+#include <slurm/spank.h>
+#include <stdio.h>
+#include <string.h>
+
+SPANK_PLUGIN(partage, 1)
+
+#define DEFAULT_ROOT "/run/partage/slurm"
+enum { VALUE_BYTES = 256 };
+
+struct settings {
+    const char *root;
+    enum compute compute;
+    bool confined;
+};
+
+static const char *value_of(const char *argument, const char *name)
+{
+    size_t bytes = strlen(name);
+    return strncmp(argument, name, bytes) ? NULL : argument + bytes;
+}
+
+static int chosen(const char *value, const char *const words[], int count)
+{
+    for (int i = 0; i < count; i++)
+        if (!strcmp(value, words[i]))
+            return i;
+    return -1;
+}
+
+static bool set(struct settings *settings, const char *argument)
+{
+    static const char *const computes[] = {"none", "share", "burst"}, *const namespaces[] = {"allow", "forbid"};
+    const char *value;
+    int choice;
+    if ((value = value_of(argument, "root=")))
+        return settings->root = value, *value == '/' && strlen(value) < PATH_BYTES / 2;
+    if ((value = value_of(argument, "compute=")))
+        return choice = chosen(value, computes, 3), settings->compute = (enum compute)choice, choice >= 0;
+    if ((value = value_of(argument, "userns=")))
+        return choice = chosen(value, namespaces, 2), settings->confined = choice == 1, choice >= 0;
+    return false;
+}
+
+static bool read_settings(struct settings *settings, int count, char *arguments[], struct problem *problem)
+{
+    *settings = (struct settings){DEFAULT_ROOT, COMPUTE_BURST, true};
+    for (int i = 0; i < count; i++)
+        if (!set(settings, arguments[i]))
+            return refuse(problem, "%.200s in plugstack.conf is none of root=DIR, compute=none|share|burst, "
+                                   "userns=forbid|allow; correct it", arguments[i]);
+    return true;
+}
+
+/* NULL if the variable is not set; what is too long is no number, and is refused as such. */
+static const char *variable(spank_t spank, const char *name, char value[VALUE_BYTES])
+{
+    spank_err_t error = spank_getenv(spank, name, value, VALUE_BYTES);
+    if (error == ESPANK_ENV_NOEXIST)
+        return NULL;
+    return error == ESPANK_SUCCESS ? value : "a value that is too long";
+}
+
+static bool find_job(spank_t spank, struct tenant *tenant, struct problem *problem)
+{
+    uint32_t job;
+    if (spank_get_item(spank, S_JOB_ID, &job) || spank_get_item(spank, S_JOB_UID, &tenant->uid) ||
+        spank_get_item(spank, S_JOB_GID, &tenant->gid))
+        return refuse(problem, "Slurm does not say whose job this is");
+    tenant->job = job;
+    return true;
+}
+
+static bool fence_tenant(const struct settings *settings, const struct tenant *tenant,
+                         const struct request *request, struct problem *problem)
+{
+    static struct table table;
+    struct fraction fraction;
+    if (!table_read(&table, settings->root, problem))
+        return false;
+    if (request_shares(request, table.sharing)) {
+        if (!request_fraction(request, &table, &fraction, problem) ||
+            !tenant_make(tenant, fraction.card->uuid, fraction_limits(&fraction, settings->compute), problem))
+            return false;
+    } else if (!tenant_exists(tenant)) {
+        return true; /* whole cards, and a variable of the user's own */
+    }
+    return places_enter(tenant, &table, problem) && (!settings->confined || confinement_begin(problem));
+}
+
+static bool fence_task(spank_t spank, int count, char *arguments[], struct problem *problem)
+{
+    char shards[VALUE_BYTES], percent[VALUE_BYTES], cards[VALUE_BYTES];
+    struct settings settings;
+    struct tenant tenant;
+    struct request request = {
+        .shards = variable(spank, "SLURM_SHARDS_ON_NODE", shards),
+        .percent = variable(spank, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", percent),
+        .cards = variable(spank, "SLURM_STEP_GPUS", cards),
+    };
+    if (!request.cards)
+        request.cards = variable(spank, "SLURM_JOB_GPUS", cards); /* a batch step has only that */
+    if (!read_settings(&settings, count, arguments, problem) || !find_job(spank, &tenant, problem))
+        return false;
+    tenant.root = settings.root;
+    if (!request.shards && !request.percent && !tenant_exists(&tenant))
+        return true;
+    return fence_tenant(&settings, &tenant, &request, problem);
+}
+
+int slurm_spank_task_init_privileged(spank_t spank, int count, char *arguments[])
+{
+    struct problem problem;
+    if (fence_task(spank, count, arguments, &problem))
+        return 0;
+    slurm_error("Partage: the task is not started, because its share of the card cannot be held: %s",
+                problem.text);
+    return -1;
+}

@@ -1,0 +1,189 @@
+"""What is done on a node for jobs: before the first, after each, and what they used."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from partage.cli import notices
+from partage.cli.display import json_objects, tables
+from partage.core import errors
+from partage.devices import nvml
+from partage.slurm import (
+    card_table,
+    config_files,
+    job_end,
+    job_usage,
+    machine_facts,
+    node_preparation,
+)
+
+_PREPARE = """\b
+Examples:
+  partage slurm prepare
+  partage slurm prepare --conf /srv/slurm
+"""
+_USAGE = """\b
+Examples:
+  partage slurm usage 4711
+  partage slurm usage 4711 -o json | jq '.uses[].cards[].peak_bytes'
+"""
+_UNITS = ((30, "GiB"), (20, "MiB"))
+
+
+def _folder(*names: str, default: Path, text: str) -> Callable[[Any], Any]:
+    return click.option(
+        *names,
+        type=click.Path(path_type=Path),
+        default=default,
+        show_default=True,
+        metavar="DIR",
+        help=text,
+    )
+
+
+_root = _folder("--root", default=node_preparation.ROOT, text="Folder for the fences of jobs.")
+_log = _folder("--log-folder", default=job_usage.FOLDER, text="Folder of what jobs used.")
+
+
+@click.command("prepare", epilog=_PREPARE)
+@click.option(
+    "--conf",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help=f"The folder of slurm.conf.  [default: $SLURM_CONF, or {config_files.FOLDER}]",
+)
+@click.option(
+    "--node",
+    envvar="SLURMD_NODENAME",
+    default="",
+    metavar="NAME",
+    help="Which node of slurm.conf this machine is, if it is several; $SLURMD_NODENAME.",
+)
+@_root
+@_folder(
+    "--library-folder",
+    default=node_preparation.LIBRARIES,
+    text="Folder for the fence's library.",
+)
+def prepare(*, conf: Path | None, node: str, root: Path, library_folder: Path) -> None:
+    """Make this node ready to hold jobs to their shares; again after each change of gres.conf.
+
+    It writes the table of cards for the plugin of Slurm, installs the fence's library, and makes
+    /etc/partage and an empty /etc/ld.so.preload, where files are mounted that only jobs see.
+    """
+    from partage.local.ledger import session
+
+    session.unfence(os.environ)
+    configuration = config_files.read(config_files.main_file(conf, os.environ))
+    with session.driver() as driver:
+        table = node_preparation.prepare(
+            configuration,
+            driver.devices(),
+            node=node,
+            places=node_preparation.Places(root=root, libraries=library_folder),
+            measure=functools.partial(_context_bytes, driver),
+            environ=os.environ,
+        )
+    _tell(table, root)
+
+
+@click.command("epilog")
+@click.option(
+    "--job", envvar="SLURM_JOB_ID", type=click.IntRange(1, 2**32), required=True, metavar="JOB"
+)
+@_root
+@_log
+def epilog(*, job: int, root: Path, log_folder: Path) -> None:
+    """Write down what a job used, and remove its fence; Slurm's Epilog calls this."""
+    from partage.fence.store import roots
+
+    if not (root / "tenants").exists():
+        return
+    node = os.environ.get("SLURMD_NODENAME") or machine_facts.hosts()[0]
+    try:
+        job_end.finish(roots.find(root), job, log_folder, node=node)
+    except OSError as error:
+        raise errors.FenceError(
+            f"{error.filename or root} cannot be written ({error.strerror})",
+            instead="run this as root, and check that its file system has room",
+        ) from error
+
+
+@click.command("usage", epilog=_USAGE)
+@click.argument("job", type=click.IntRange(1, 2**32))
+@click.option(
+    "-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True
+)
+@_log
+def usage(*, job: int, output: str, log_folder: Path) -> None:
+    """Show what a job that has ended used of its cards on this node.
+
+    With -o json: an object of kind SlurmUsage.
+    """
+    try:
+        uses = job_usage.of_job(log_folder, job)
+    except OSError as error:
+        raise errors.FenceError(
+            f"{error.filename} cannot be read ({error.strerror})", instead="run this as root"
+        ) from error
+    if not uses:
+        raise errors.InputError(
+            f"nothing is known of job {job} on this node",
+            instead="ask on the node where it ran, after it has ended; "
+            "jobs without a part of a card leave no record",
+        )
+    if output == "json":
+        click.echo(json_objects.written("SlurmUsage", {"job": job, "uses": uses}))
+        return
+    header = ("NODE", "CARD", "QUOTA", "PEAK", "REFUSED", "CARD TIME", "WAITED")
+    click.echo(tables.aligned([header, *(row for use in uses for row in _rows(use))]))
+    for use in uses:
+        if use.problem:
+            notices.note(tables.printable(use.problem))
+
+
+def _context_bytes(driver: nvml.Nvml, uuid: str) -> int | None:
+    from partage.devices import context_measurement
+
+    try:
+        return context_measurement.context_bytes(driver, uuid)
+    except errors.DeviceError as error:
+        notices.note(f"{error.what}; until then, contexts are not counted")
+        return None
+
+
+def _tell(table: card_table.Table, root: Path) -> None:
+    for card in table.cards:
+        shards = f", {card.shards} shards" if card.shards else ""
+        click.echo(f"card {card.number}  {card.uuid}  {_size(card.memory_bytes)}{shards}")
+    if not table.places:
+        notices.note("the driver's libraries were not found; jobs are held by the preload alone")
+    click.echo(f"{root / card_table.NAME} is written: jobs can be held to their {table.sharing}s")
+
+
+def _rows(use: job_usage.JobUse) -> list[tuple[str, ...]]:
+    return [
+        (
+            tables.printable(use.node),
+            card.uuid,
+            "-" if card.quota_bytes is None else _size(card.quota_bytes),
+            _size(card.peak_bytes),
+            str(card.refused),
+            f"{card.busy_ns / 1e9:.1f} s",
+            f"{card.throttled_ns / 1e9:.1f} s",
+        )
+        for card in use.cards
+    ]
+
+
+def _size(size_bytes: int) -> str:
+    for shift, unit in _UNITS:
+        if size_bytes >> shift:
+            return f"{size_bytes / (1 << shift):.4g} {unit}"
+    return f"{size_bytes} B"

@@ -1,0 +1,185 @@
+"""The table of cards: what the plugin of Slurm has to know of a node, before any job starts.
+
+The plugin runs before each task and asks nobody: no driver, no controller. All that it needs beside
+what Slurm tells a step is in this file: by the number that Slurm gives a card, its uuid, its memory
+and how many shards it has; and the files of the fence. It is text, one line for each thing, which
+``native/spank/card_table.c`` reads strictly.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path, PurePath
+
+import msgspec
+
+from partage.core import errors
+from partage.core.quantities import MIB
+from partage.devices import nvml
+from partage.slurm import gres, machine_facts
+
+NAME = "cards"  # of the file, in the root of Slurm's tenants
+FIRST_LINE = "partage-slurm-cards 1"
+_NUMBER = re.compile(r"(\d{1,5})$", re.ASCII)
+_WITHOUT_SHARDS = 0
+
+
+class Card(msgspec.Struct, frozen=True):
+    """A card as Slurm and the driver know it."""
+
+    number: int  # as SLURM_STEP_GPUS has it
+    uuid: str
+    memory_bytes: int
+    context_bytes: int = 0  # what one context costs; 0: nobody could measure it
+    shards: int = _WITHOUT_SHARDS  # of the whole card; none where percents are given out
+
+
+class Place(msgspec.Struct, frozen=True):
+    """One of the driver's files, and what stands in its place."""
+
+    ours: Path
+    target: Path
+    behind: str
+
+
+class Table(msgspec.Struct, frozen=True, kw_only=True):
+    """All that the plugin has to know."""
+
+    boot: str  # of which start of the machine it is
+    sharing: str  # shard or mps
+    around: Path
+    preload: Path
+    library: Path
+    cards: tuple[Card, ...]
+    places: tuple[Place, ...] = ()
+
+
+def written(table: Table) -> str:
+    """As the plugin reads it."""
+    places = [f"place {place.ours} {place.target} {place.behind}" for place in table.places]
+    lines = [
+        FIRST_LINE,
+        f"boot {table.boot}",
+        f"sharing {table.sharing}",
+        *_paths(table),
+        *places,
+        *(
+            f"card {c.number} {c.uuid} {c.memory_bytes} {c.context_bytes} {c.shards}"
+            for c in table.cards
+        ),
+        "end",
+    ]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def context_costs(text: str) -> dict[str, int]:
+    """What contexts cost by uuid, as an older table has it; what cannot be read is left out."""
+    costs: dict[str, int] = {}
+    for line in text.splitlines():
+        words = line.split(" ")
+        if len(words) == 6 and words[0] == "card" and words[4].isdecimal() and int(words[4]):
+            costs[words[2]] = int(words[4])
+    return costs
+
+
+def cards(node: gres.Node, facts: machine_facts.Facts) -> tuple[str, tuple[Card, ...]]:
+    """How a node's cards are shared, and the cards; raises an InputError for what contradicts."""
+    sharing = _sharing(node)
+    files = _files(node, facts)
+    counts = _shards(node, files) if sharing == gres.SHARD else dict.fromkeys(files, 0)
+    in_order = tuple(_card(file, facts, counts[file]) for file in files)
+    numbers = [card.number for card in in_order]
+    if len(set(numbers)) != len(numbers):
+        raise _contradiction(node, "two device files end with the same number")
+    return sharing, in_order
+
+
+def _paths(table: Table) -> list[str]:
+    paths = {"around": table.around, "preload": table.preload, "library": table.library}
+    places = [path for place in table.places for path in (place.ours, place.target)]
+    for path in (*paths.values(), *places):
+        if re.search(r"\s", str(path)):
+            raise errors.InputError(
+                f"the path {path} has a blank, and the plugin of Slurm cannot read that",
+                instead="choose folders without blanks (--root, --library-folder)",
+            )
+    return [f"{name} {path}" for name, path in paths.items()]
+
+
+def _sharing(node: gres.Node) -> str:
+    names = {amount.name for amount in node.amounts} | {line.name for line in node.lines}
+    sharings = [name for name in gres.SHARINGS if name in names]
+    if len(sharings) != 1:
+        what = "both shards and mps" if sharings else "neither shards nor mps"
+        raise _contradiction(node, f"it has {what}")
+    return sharings[0]
+
+
+def _files(node: gres.Node, facts: machine_facts.Facts) -> list[str]:
+    """The device files of the cards; where Slurm finds them itself, those of the driver."""
+    if node.files:
+        return node.files
+    minors = [device.minor for device in facts.devices or () if device.minor is not None]
+    if not node.detected or not minors:
+        raise _contradiction(node, "gres.conf names no device file of a card")
+    return [f"/dev/nvidia{minor}" for minor in sorted(minors)]
+
+
+def _shards(node: gres.Node, files: Sequence[str]) -> dict[str, int]:
+    """Of each card; a line that names no file is spread over all."""
+    counts = dict.fromkeys(files, 0)
+    lines = [(line.files or tuple(files), line.total) for line in node.of(gres.SHARD)]
+    if not lines:
+        total = sum(amount.count for amount in node.amounts if amount.name == gres.SHARD)
+        lines = [(tuple(files), total)]
+    for sharers, total in lines:
+        if total % len(sharers):
+            raise _contradiction(node, f"{total} shards are not the same for {len(sharers)} cards")
+        for file in sharers:
+            if file not in counts:
+                raise _contradiction(node, f"{file} has shards and is in no line of Name=gpu")
+            counts[file] += total // len(sharers)
+    return counts
+
+
+def _card(file: str, facts: machine_facts.Facts, shards: int) -> Card:
+    number = _NUMBER.search(PurePath(file).name)
+    if number is None:
+        raise errors.InputError(
+            f"the device file {file} does not end with the number of a card",
+            instead="write the card's own file in gres.conf, such as /dev/nvidia0",
+        )
+    device = facts.device(file)
+    if device is None or device.uuid is None or not device.memory_mib:
+        raise errors.InputError(
+            f"{file} in gres.conf is no card that the driver knows"
+            + (f" ({facts.no_devices})" if facts.no_devices else ""),
+            instead="compare gres.conf with `partage slurm gres-conf`",
+        )
+    return Card(int(number[1]), device.uuid, device.memory_mib * MIB, shards=shards)
+
+
+def with_costs(table_cards: Iterable[Card], costs: dict[str, int]) -> tuple[Card, ...]:
+    """The cards with what a context costs on each."""
+    return tuple(
+        msgspec.structs.replace(card, context_bytes=costs.get(card.uuid, 0)) for card in table_cards
+    )
+
+
+def devices_without_cost(
+    table_cards: Iterable[Card], costs: dict[str, int], devices: Sequence[nvml.Device]
+) -> dict[str, list[str]]:
+    """Cards whose contexts have to be measured, by model and size: one of each is enough."""
+    kinds: dict[str, list[str]] = {}
+    models = {device.uuid: f"{device.model}/{device.memory_mib}" for device in devices}
+    for card in table_cards:
+        if card.uuid not in costs:
+            kinds.setdefault(models[card.uuid], []).append(card.uuid)
+    return kinds
+
+
+def _contradiction(node: gres.Node, what: str) -> errors.InputError:
+    return errors.InputError(
+        f"node {node.name}: {what}", instead="see `partage slurm check` for what to write"
+    )

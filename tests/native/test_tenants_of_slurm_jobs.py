@@ -1,0 +1,343 @@
+"""What the plugin of Slurm makes is what the node side reads, and both share one root."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import pathlib
+import signal
+import subprocess
+import threading
+import time
+import uuid as uuids
+
+import pytest
+
+from native import compilers, libraries
+from partage.core import errors
+from partage.fence import usage
+from partage.fence.store import layout, limits, locks, roots, tenants
+from partage.slurm import card_table
+from tests import leaving_out
+from tests.native import fenced
+
+pytestmark = leaving_out.needs_root
+
+GIB = 1 << 30
+USER, GROUP = 65534, 65533
+CARDS = tuple(
+    card_table.Card(number, f"GPU-{uuids.UUID(int=number + 1)}", size * GIB, 300 << 20, shards)
+    for number, size, shards in ((0, 16, 16), (1, 24, 24), (5, 10, 3))
+)
+SOURCES = ("card_table.c", "files.c", "request.c", "seat.c", "tenant.c")
+# Once with all that may go wrong in memory told at once.
+SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+
+
+@pytest.fixture(scope="session")
+def maker(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """The plugin's part that knows nothing of Slurm, as a program."""
+    spank = libraries.SOURCES / "spank"
+    target = tmp_path_factory.mktemp("slurm") / "slurm_tenant"
+    sources = [spank / name for name in SOURCES]
+    client = fenced.CLIENTS / "slurm_tenant.c"
+    return compilers.system(*SANITIZERS).link(target, [client, *sources], f"-I{spank}")
+
+
+@pytest.fixture
+def root(tmp_path: pathlib.Path) -> roots.Root:
+    """A root with a table of three cards."""
+    root = roots.prepare(tmp_path / "root")
+    write(root, table())
+    return root
+
+
+def table(**changes: object) -> card_table.Table:
+    """Of this boot."""
+    paths = {name: pathlib.Path("/nowhere") / name for name in ("around", "preload", "library")}
+    boot = pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    terms = {"boot": boot, "sharing": "shard", "cards": CARDS, **paths, **changes}
+    return card_table.Table(**terms)  # type: ignore[arg-type]
+
+
+def write(root: roots.Root, made: card_table.Table | str) -> None:
+    """Put a table in its place."""
+    text = made if isinstance(made, str) else card_table.written(made)
+    path = root.path / card_table.NAME
+    path.write_text(text)
+    path.chmod(0o644)
+
+
+def command(
+    maker: pathlib.Path, root: roots.Root, job: int, *, compute: int = 2, **request: str
+) -> list[str]:
+    """What makes a job's tenant."""
+    variables = [request.get(name, "-") for name in ("shards", "percent", "cards")]
+    who = [str(job), str(USER), str(GROUP)]
+    return [str(maker), str(root.path), *who, *variables, str(compute)]
+
+
+def make(maker: pathlib.Path, root: roots.Root, job: int, **request: str | int) -> str:
+    """Make a job's tenant; what the program says."""
+    line = command(maker, root, job, **request)  # type: ignore[arg-type]
+    done = subprocess.run(line, capture_output=True, text=True, check=False, timeout=60)
+    assert not done.stderr, done.stderr
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize(
+    ("compute", "terms"),
+    [
+        (0, (limits.Mode.NONE, 0, 0)),
+        (1, (limits.Mode.FIXED, 500_000, 0)),
+        (2, (limits.Mode.BURST, 500_000, layout.WHOLE)),
+    ],
+)
+def test_python_reads_what_the_plugin_made(
+    maker: pathlib.Path,
+    root: roots.Root,
+    compute: int,
+    terms: tuple[limits.Mode, int, int],
+) -> None:
+    """Limits, seats, an empty region, and who owns what."""
+    assert make(maker, root, 7, shards="8", cards="0", compute=compute) == "made"
+
+    tenant = tenants.read(root, "job-7")
+    mode, share, ceiling = terms
+    card = limits.CardLimits(
+        uuid=CARDS[0].uuid,
+        memory_bytes=8 * GIB,
+        context_bytes=300 << 20,
+        mode=mode,
+        share_millionths=share,
+        ceiling_millionths=ceiling,
+    )
+    assert tenant.limits == limits.Limits((card,))
+    assert tenant.seats == (0,)
+    assert usage.snapshot(root, "job-7").cards[0].used_bytes == 0
+    assert (root.path / "scratch-0").exists() is False
+
+
+def test_the_files_are_those_that_python_makes(maker: pathlib.Path, root: roots.Root) -> None:
+    """Byte for byte, with the same modes and owners."""
+    make(maker, root, 7, shards="8", cards="0")
+    made = tenants.read(root, "job-7")
+    tenants.create(root, "other", made.limits, uid=USER, gid=GROUP)
+
+    def files(name: str, seat: int) -> dict[str, tuple[int, int, int, bytes]]:
+        folder = root.tenants / name
+        paths = {path.name: path for path in folder.iterdir() if path.is_file()}
+        paths |= {"seat": root.seats / CARDS[0].uuid / str(seat), "folder": folder}
+        return {name: _described(path) for name, path in paths.items()}
+
+    ours, theirs = files("job-7", 0), files("other", 1)
+    own_seat = ctypes.sizeof(layout.Limits) - 15 * ctypes.sizeof(layout.LimitsCard) - 8
+    assert ours["limits"][3][own_seat] == 0
+    assert theirs["limits"][3][own_seat] == 1
+    for described in (ours, theirs):
+        content = bytearray(described["limits"][3])
+        content[own_seat] = 0
+        described["limits"] = (*described["limits"][:3], bytes(content))
+    assert ours == theirs
+
+
+def _described(path: pathlib.Path) -> tuple[int, int, int, bytes]:
+    status = path.stat()
+    content = path.read_bytes() if path.is_file() else b""
+    return status.st_mode, status.st_uid, status.st_gid, content
+
+
+@pytest.mark.parametrize(
+    ("shards", "cards", "memory_bytes"),
+    [("16", "0", 16 * GIB), ("1", "1", GIB), ("1", "5", 10 * GIB // 3), ("2", "5", 20 * GIB // 3)],
+)
+def test_a_share_is_of_its_own_card(
+    maker: pathlib.Path, root: roots.Root, shards: str, cards: str, memory_bytes: int
+) -> None:
+    """Each card has its own size, and its own count."""
+    assert make(maker, root, 1, shards=shards, cards=cards) == "made"
+    assert tenants.read(root, "job-1").limits.cards[0].memory_bytes == memory_bytes
+
+
+def test_percents(maker: pathlib.Path, root: roots.Root) -> None:
+    """Of memory and of time; the number of shards is then a user's own variable."""
+    write(root, table(sharing="mps"))
+    assert make(maker, root, 1, percent="25", cards="1", shards="24") == "made"
+    card = tenants.read(root, "job-1").limits.cards[0]
+    assert (card.memory_bytes, card.share_millionths) == (6 * GIB, 250_000)
+    assert make(maker, root, 2, shards="24", cards="1") == "left alone"
+
+
+def test_a_percentage_is_a_users_own_where_cards_have_shards(
+    maker: pathlib.Path, root: roots.Root
+) -> None:
+    """A whole card whose user runs MPS in it."""
+    assert make(maker, root, 1, percent="25", cards="1") == "left alone"
+
+
+@pytest.mark.parametrize(
+    ("shards", "cards", "reason"),
+    [
+        ("0", "0", "the job has 0 shards of card 0, and the card has 16"),
+        ("17", "0", "the job has 17 shards of card 0, and the card has 16"),
+        ("4", "5", "the job has 4 shards of card 5, and the card has 3"),
+        ("4294967297", "0", "not a number"),
+        ("-1", "0", "not a number"),
+        ("8x", "0", "not a number"),
+        ("", "0", "not a number"),
+        ("8", "2", "card 2 is not in the table of cards"),
+        ("8", "0,1", "parts of several cards"),
+        ("8", "0-1", "parts of several cards"),
+        ("8", "", "does not say which card"),
+        ("8", "-", "does not say which card"),
+        ("8", "GPU-1", "parts of several cards"),
+        ("8", "zero", "not a number"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(
+    maker: pathlib.Path, root: roots.Root, shards: str, cards: str, reason: str
+) -> None:
+    """Never guessed, and nothing is left of it."""
+    assert reason in make(maker, root, 1, shards=shards, cards=cards)
+    assert tenants.names(root) == []
+
+
+GOOD = card_table.written(table())
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "another version"),
+        (GOOD.replace("cards 1\n", "cards 2\n", 1), "another version"),
+        (GOOD.replace("boot ", "boot 0", 1), "before the node was started"),
+        (GOOD.removesuffix("end\n"), "damaged"),
+        (GOOD[: len(GOOD) // 2], "damaged"),
+        (GOOD + "more\n", "damaged"),
+        (GOOD.replace("sharing shard", "sharing both"), "damaged"),
+        (GOOD.replace("GPU-0", "GPU-x", 1), "damaged"),
+        (GOOD.replace("card 1 ", "card 0 "), "damaged"),
+        (GOOD.replace("card 1 ", "card one "), "damaged"),
+        (GOOD.replace(f" {16 * GIB} ", " 0 "), "damaged"),
+        (GOOD.replace(f" {16 * GIB} ", f" {1 << 64} "), "damaged"),
+        (GOOD.replace("around /nowhere", "around nowhere"), "damaged"),
+        (GOOD.replace("around /nowhere", f"around /{'a' * 2000}"), "damaged"),
+        (GOOD.replace("sharing shard\n", "sharing shard\nanything at all\n"), "damaged"),
+        (GOOD.replace("\nend", "\ncard 9 GPU-1 1 1 1\nend"), "damaged"),
+        (GOOD + "\n" * (64 << 10), "not what Partage writes"),
+    ],
+)
+def test_a_table_that_is_not_right_is_none(
+    maker: pathlib.Path, root: roots.Root, text: str, reason: str
+) -> None:
+    """The text says what to do."""
+    write(root, text)
+    answer = make(maker, root, 1, shards="8", cards="0")
+    assert reason in answer
+    assert "run `partage slurm prepare` on the node as root" in answer
+
+
+def test_a_table_of_somebody_else_is_none(maker: pathlib.Path, root: roots.Root) -> None:
+    """Also one that somebody else could have changed, and a link."""
+    path = root.path / card_table.NAME
+    path.chmod(0o664)
+    assert "cannot be read" in make(maker, root, 1, shards="8", cards="0")
+    path.chmod(0o644)
+    os.chown(path, USER, GROUP)
+    assert "cannot be read" in make(maker, root, 1, shards="8", cards="0")
+    os.chown(path, 0, 0)
+    path.rename(root.path / "elsewhere")
+    path.symlink_to(root.path / "elsewhere")
+    assert "cannot be read" in make(maker, root, 1, shards="8", cards="0")
+
+
+def test_all_tasks_of_a_job_share_one_tenant(maker: pathlib.Path, root: roots.Root) -> None:
+    """A step with less has what the job has; one with more raises it."""
+    make(maker, root, 1, shards="4", cards="0")
+    region = (root.tenants / "job-1" / "region").stat()
+    for shards, memory_bytes in (("2", 4 * GIB), ("8", 8 * GIB), ("1", 8 * GIB)):
+        assert make(maker, root, 1, shards=shards, cards="0") == "made"
+        card = tenants.read(root, "job-1").limits.cards[0]
+        assert (card.memory_bytes, card.share_millionths) == (
+            memory_bytes,
+            memory_bytes * layout.WHOLE // (16 * GIB),
+        )
+    after = (root.tenants / "job-1" / "region").stat()
+    assert (after.st_ino, after.st_mtime_ns) == (region.st_ino, region.st_mtime_ns)
+
+
+def test_an_older_tenant_of_that_number_is_replaced_when_nobody_uses_it(
+    maker: pathlib.Path, root: roots.Root
+) -> None:
+    """A job that was requeued to another card, or a number that Slurm gives out again."""
+    make(maker, root, 1, shards="4", cards="0")
+    with (root.tenants / "job-1" / "region").open("r+b") as region:
+        assert locks.take(region.fileno(), 3)
+        assert "still use another card" in make(maker, root, 1, shards="4", cards="1")
+        assert tenants.read(root, "job-1").limits.cards[0].uuid == CARDS[0].uuid
+    assert make(maker, root, 1, shards="4", cards="1") == "made"
+    assert tenants.read(root, "job-1").limits.cards[0].uuid == CARDS[1].uuid
+
+
+def test_no_seat_is_given_away_twice(maker: pathlib.Path, root: roots.Root) -> None:
+    """The plugin and Python make and remove tenants of one card at the same time."""
+    ended = threading.Event()
+    failures: list[errors.PartageError] = []
+
+    def churn() -> None:
+        number = 0
+        try:
+            while not ended.is_set():
+                number += 1
+                card = limits.CardLimits(uuid=CARDS[0].uuid, memory_bytes=GIB)
+                tenants.create(root, f"local-{number}", limits.Limits((card,)))
+                if number % 2:
+                    tenants.remove(root, f"local-{number}")
+        except errors.PartageError as error:
+            failures.append(error)
+
+    other = threading.Thread(target=churn)
+    other.start()
+    lines = [command(maker, root, job, shards="1", cards="0") for job in range(1, 25)]
+    running = [subprocess.Popen(line, stdout=subprocess.PIPE) for line in lines]
+    answers = [process.communicate(timeout=60)[0] for process in running]
+    ended.set()
+    other.join()
+
+    assert not failures
+    assert answers == [b"made\n"] * len(answers)
+    seats = [tenants.read(root, name).seats[0] for name in tenants.names(root)]
+    assert len(seats) == len(set(seats)) > len(answers)
+
+
+def test_one_that_is_killed_leaves_nothing_in_the_way(
+    maker: pathlib.Path, root: roots.Root
+) -> None:
+    """At any moment: the next one makes a whole tenant, or finds one."""
+    for attempt in range(30):
+        line = command(maker, root, attempt + 1, shards="1", cards="0")
+        process = subprocess.Popen(line, stdout=subprocess.DEVNULL)
+        time.sleep(attempt * 0.002)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        for name in tenants.names(root):
+            tenants.read(root, name)
+        assert make(maker, root, attempt + 1, shards="1", cards="0") == "made"
+    seats = [tenants.read(root, name).seats[0] for name in tenants.names(root)]
+    assert sorted(seats) == list(range(30))
+
+
+def test_a_full_disk_is_told(maker: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """And nothing of the tenant is left."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=96k", "tmpfs", str(folder)], check=True)
+    try:
+        root = roots.prepare(folder / "root")
+        write(root, table())
+        answer = make(maker, root, 1, shards="8", cards="0")
+        assert "No space left on device); make room in that file system" in answer
+        assert tenants.names(root) == []
+        assert not (root.path / "scratch-0").exists()
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)

@@ -1,0 +1,312 @@
+"""Jobs of a real Slurm on simulated cards: each is held to what Slurm gave it, and nobody else."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from partage.fence.store import limits
+from tests import leaving_out
+from tests.native import fenced
+from tests.slurm import held_slurm
+
+pytestmark = [leaving_out.needs_root, pytest.mark.xdist_group("held-slurm")]
+
+GIB = 1 << 30
+CONTEXT = fenced.CONTEXT_BYTES
+SEES = "[total_memory(0), memory_info()[1]]"
+# A child that is not told anything: no variable, and a loader of its own.
+CHILD = """
+import os, subprocess, sys
+code = "import ctypes as c; l=c.CDLL('libcuda.so.1'); l.cuInit(0); x=c.c_uint64(); "
+code += "l.cuDevicePrimaryCtxRetain(c.byref(x),0); l.cuCtxSetCurrent(x); "
+code += "f=c.c_size_t(); t=c.c_size_t(); l.cuMemGetInfo_v2(c.byref(f),c.byref(t)); "
+code += "p=c.c_uint64(); a=l.cuMemAlloc_v2(c.byref(p), c.c_uint64(9<<30)); "
+code += "print(t.value>>30, a, flush=True)"
+kept = {n: v for n, v in os.environ.items() if n.startswith('SIMCUDA')}
+folder = {'LD_LIBRARY_PATH': os.environ['LD_LIBRARY_PATH']}
+loader = '/lib64/ld-linux-x86-64.so.2'
+def run(*words, **more):
+    done = subprocess.run([*words, sys.executable, '-I', '-S', '-c', code],
+                          env={**kept, **folder, **more}, capture_output=True, text=True)
+    print(done.stdout.strip() or done.stderr.strip()[-300:], flush=True)
+run()
+run(LD_PRELOAD='', PARTAGE_LIMITS='/dev/null', CUDA_VISIBLE_DEVICES='0')
+run(SLURM_SHARDS_ON_NODE='16', PARTAGE_QUIET='1', PARTAGE_FENCE='none')
+run('setsid')
+if os.path.exists(loader):
+    run(loader)
+"""
+ESCAPES = """
+unshare --user --map-root-user --mount true && echo escaped
+unshare --user true && echo escaped
+umount /etc/ld.so.preload && echo escaped
+umount -l /etc/partage && echo escaped
+mount --bind /dev/null /etc/ld.so.preload && echo escaped
+rm -f /etc/ld.so.preload && echo escaped
+echo >/etc/ld.so.preload && echo escaped
+echo >/etc/partage/fence/limits && echo escaped
+mv /etc/partage /etc/elsewhere && echo escaped
+nsenter --target 1 --mount true && echo escaped
+chroot / true && echo escaped
+echo tried
+"""
+
+
+@pytest.fixture(scope="module")
+def slurm() -> Iterator[held_slurm.HeldSlurm]:
+    """Two cards of 16 GiB with 16 shards each."""
+    with held_slurm.opened("2x16GiB") as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def calm(slurm: held_slurm.HeldSlurm) -> Iterator[None]:
+    """No job of one test runs in the next; and each test leaves nothing behind."""
+    yield
+    slurm.inside("scancel", "--full", *(f"--user={user}" for user in held_slurm.USERS[:1]))
+    slurm.inside("scancel", "--full", f"--user={held_slurm.USERS[1]}")
+    slurm.until(lambda: not slurm.inside("squeue", "--noheader").stdout.strip())
+    slurm.until(lambda: not slurm.jobs())
+
+
+def test_a_job_is_held_to_its_shards_to_the_byte(slurm: held_slurm.HeldSlurm) -> None:
+    """The last byte that fits is given, and not one more; the program sees half a card."""
+    program = slurm.program("--gres=shard:8")
+    program("context(0)")
+    assert program(SEES) == [8 * GIB, 8 * GIB]
+    assert program.code("alloc(8 * GIB)") == fenced.OUT_OF_MEMORY
+    assert program.code(f"alloc({8 * GIB - CONTEXT})") == 0
+    assert program.code("alloc(1)") == fenced.OUT_OF_MEMORY
+
+    [job] = slurm.jobs()
+    used = slurm.used(job)
+    assert (used.quota_bytes, used.used_bytes, used.refused) == (8 * GIB, 8 * GIB, 2)
+    assert (used.mode, used.share_millionths) == (limits.Mode.BURST, 500_000)
+    program.end()
+
+
+def test_neighbours_of_two_users_do_not_notice_each_other(slurm: held_slurm.HeldSlurm) -> None:
+    """One has all of its half, and tries for more; the other still gets all of its own."""
+    first = slurm.program("--gres=shard:8", user="nobody")
+    second = slurm.program("--gres=shard:8", user="daemon")
+    first("context(0)")
+    second("context(0)")
+    assert first.code(f"alloc({8 * GIB - CONTEXT})") == 0
+    assert first.code("alloc(GIB)") == fenced.OUT_OF_MEMORY
+    assert second.code(f"alloc({8 * GIB - CONTEXT})") == 0
+    one, other = (slurm.used(job) for job in slurm.jobs())
+    assert one.uuid == other.uuid
+    regions = [slurm.root.tenants / f"job-{job}" / "region" for job in slurm.jobs()]
+    assert len({region.stat().st_uid for region in regions}) == 2
+    readable = f"[os.access(path, os.R_OK) for path in {[str(path) for path in regions]}]"
+    assert first(readable) == [True, False]
+    assert second(readable) == [False, True]
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"SLURM_SHARDS_ON_NODE": "16", "SLURM_STEP_GPUS": "1", "SLURM_JOB_GPUS": "1"},
+        {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "100", "PARTAGE_LIMITS": "/tmp/none"},
+        {"LD_PRELOAD": "", "PARTAGE_ROOT": "/tmp", "PARTAGE_STATE": "/tmp"},
+    ],
+)
+def test_a_users_variables_change_nothing(
+    slurm: held_slurm.HeldSlurm, variables: dict[str, str]
+) -> None:
+    """Set before the job is submitted, so that they travel with it."""
+    program = slurm.program("--gres=shard:4", **variables)
+    program("context(0)")
+    assert program(SEES) == [4 * GIB, 4 * GIB]
+    assert program.code("alloc(4 * GIB)") == fenced.OUT_OF_MEMORY
+    program.end()
+
+
+def test_children_stay_inside(slurm: held_slurm.HeldSlurm) -> None:
+    """However they are started, and whatever they are told."""
+    done = slurm.srun("--gres=shard:8", held_slurm.PYTHON, "-I", "-S", "-c", CHILD)
+    answers = done.stdout.splitlines()
+    assert len(answers) >= 4, done.stderr
+    assert answers == [f"8 {fenced.OUT_OF_MEMORY}"] * len(answers)
+
+
+def test_the_view_cannot_be_changed(slurm: held_slurm.HeldSlurm) -> None:
+    """No mount, no namespace, no file."""
+    done = slurm.srun("--gres=shard:8", "sh", "-c", ESCAPES)
+    assert done.stdout.split() == ["tried"], done.stderr
+
+
+def test_the_node_itself_sees_nothing_of_it(slurm: held_slurm.HeldSlurm) -> None:
+    """While a job runs, others' loaders read an empty list."""
+    program = slurm.program("--gres=shard:8")
+    assert program("open('/etc/ld.so.preload').read()").strip().endswith("libpartage.so")
+    assert slurm.inside("cat", "/etc/ld.so.preload").stdout == ""
+    assert slurm.inside("ls", "/etc/partage").stdout == ""
+    assert slurm.srun("cat", "/etc/ld.so.preload").stdout == ""
+
+
+def test_whole_cards_have_no_fence(slurm: held_slurm.HeldSlurm) -> None:
+    """A user may run MPS of their own there."""
+    program = slurm.program("--gres=gpu:1", CUDA_MPS_ACTIVE_THREAD_PERCENTAGE="20")
+    program("context(0)")
+    assert program(SEES) == [16 * GIB, 16 * GIB]
+    assert slurm.jobs() == []
+    program.end()
+
+
+def test_all_steps_and_tasks_share_one_quota(slurm: held_slurm.HeldSlurm) -> None:
+    """A script with two steps at once, of two tasks each: together they have 8 GiB."""
+    answers = _shared_folder(slurm)
+    client = slurm.folder / "allocate.py"
+    client.write_text(_ALLOCATE)
+    script = slurm.folder / "steps.sh"
+    python = " ".join(held_slurm.ENTRY)
+    script.write_text(
+        "#!/bin/sh\n"
+        f"srun --overlap -n2 {python} {client} {answers} first &\n"
+        f"srun --overlap -n2 --gres=shard:2 {python} {client} {answers} second &\nwait\n"
+    )
+    done = slurm.submit(script, "--gres=shard:8", "--ntasks=4", "--overcommit")
+    slurm.until(lambda: len(list(answers.glob("*.done"))) == 4 or _is_over(slurm, done))
+    [job] = slurm.jobs()
+    given = sum(int(path.read_text()) for path in answers.glob("*.done"))
+    assert given == 7  # four contexts take the eighth
+    assert slurm.used(job).used_bytes == 8 * GIB
+    (answers / "end").touch()
+    slurm.until(lambda: not slurm.jobs())
+
+
+_ALLOCATE = """
+import ctypes, os, pathlib, sys, time
+driver = ctypes.CDLL('libcuda.so.1')
+context, pointer, given = ctypes.c_uint64(), ctypes.c_uint64(), 0
+driver.cuInit(0)
+driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
+driver.cuCtxSetCurrent(context)
+folder = pathlib.Path(sys.argv[1])
+own = sys.argv[2] + os.environ['SLURM_PROCID']
+(folder / (own + '.ready')).touch()
+while len(list(folder.glob('*.ready'))) < 4:
+    time.sleep(0.02)
+while driver.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_uint64(1 << 30)) == 0:
+    given += 1
+(folder / (own + '.new')).write_text(str(given))
+(folder / (own + '.new')).rename(folder / (own + '.done'))
+while not (folder / 'end').exists():
+    time.sleep(0.02)
+"""
+
+
+def test_without_the_table_nothing_starts(slurm: held_slurm.HeldSlurm) -> None:
+    """A step says why on the terminal, a script in its output; other jobs run."""
+    table = slurm.fences / "cards"
+    table.rename(slurm.fences / "away")
+    try:
+        done = slurm.srun("--gres=shard:8", "echo", "ran")
+        assert (done.returncode, done.stdout) == (1, "")
+        assert "Partage: the task is not started" in done.stderr
+        assert "run `partage slurm prepare` on the node as root" in done.stderr
+        assert slurm.srun("echo", "ran").stdout == "ran\n"
+        script = slurm.folder / "script.sh"
+        script.write_text("#!/bin/sh\necho ran\n")
+        job = slurm.submit(script, "--gres=shard:8")
+        slurm.until(lambda: _is_over(slurm, job))
+        output = slurm.until(lambda: slurm.output(job))
+        assert "Partage: the task is not started" in output
+        assert "ran\n" not in output
+    finally:
+        (slurm.fences / "away").rename(table)
+
+
+def test_a_root_that_is_full_starts_nothing(slurm: held_slurm.HeldSlurm) -> None:
+    """The text says what to do."""
+    fences = str(slurm.fences)
+    slurm.inside("mount", "-t", "tmpfs", "-o", "size=80k", "tmpfs", fences)
+    try:
+        done = slurm.prepare()
+        assert done.returncode == 0, done.stderr
+        done = slurm.srun("--gres=shard:8", "echo", "ran")
+        assert (done.returncode, done.stdout) == (1, "")
+        assert "No space left on device); make room in that file system" in done.stderr
+    finally:
+        slurm.until(lambda: slurm.inside("umount", fences).returncode == 0)
+
+
+def test_what_a_job_used_is_known_after_it(slurm: held_slurm.HeldSlurm) -> None:
+    """Its most memory, and how often it was refused more."""
+    program = slurm.program("--gres=shard:2")
+    program("context(0)")
+    program("alloc(GIB)")
+    assert program.code("alloc(GIB)") == fenced.OUT_OF_MEMORY
+    [job] = slurm.jobs()
+    program.end()
+    slurm.until(lambda: not slurm.jobs())
+    [use] = slurm.uses(job)
+    [card] = use["cards"]
+    assert card["quota_bytes"] == 2 * GIB
+    assert card["peak_bytes"] == GIB + CONTEXT
+    assert card["refused"] == 1
+    table = slurm.partage("usage", str(job), "--log-folder", slurm.log).stdout
+    assert re.search(r"GPU-\S+ +2 GiB +1.25 GiB +1 ", table)
+
+
+def test_a_task_and_its_stepd_that_are_killed_leave_nothing(
+    slurm: held_slurm.HeldSlurm,
+) -> None:
+    """The Epilog comes all the same, and writes down what was used."""
+    program = slurm.program("--gres=shard:2")
+    program("context(0)")
+    pid = program("os.getpid()")
+    [job] = slurm.jobs()
+    assert slurm.inside("pkill", "-9", "-f", f"slurmstepd.*\\[{job}\\.").returncode == 0
+    assert slurm.jobs() == [job]
+    slurm.inside("scancel", "--full", str(job))
+    slurm.until(lambda: not slurm.jobs())
+    assert slurm.inside("kill", "-0", str(pid)).returncode != 0
+    assert len(slurm.uses(job)) == 1
+
+
+def test_a_job_outlives_slurmd_with_its_fence(slurm: held_slurm.HeldSlurm) -> None:
+    """Killed and started again, while the job runs; the tenant goes with the job, not before."""
+    program = slurm.program("--gres=shard:2")
+    program("context(0)")
+    [job] = slurm.jobs()
+    slurm.private.restart_nodes()
+    assert slurm.jobs() == [job]
+    assert program.code("alloc(2 * GIB)") == fenced.OUT_OF_MEMORY
+    program.end()
+    slurm.until(lambda: not slurm.jobs())
+    assert len(slurm.uses(job)) == 1
+
+
+def test_a_job_that_is_requeued_begins_anew(slurm: held_slurm.HeldSlurm) -> None:
+    """It has a fence of its own each time, and a record for each time."""
+    folder = _shared_folder(slurm)
+    script = slurm.folder / "again.sh"
+    script.write_text(f"#!/bin/sh\ndate +%s%N >{folder}/$SLURM_RESTART_COUNT.run\nsleep 60\n")
+    job = slurm.submit(script, "--gres=shard:2", "--requeue")
+    slurm.until(lambda: len(list(folder.glob("*.run"))) == 1)
+    before = (slurm.root.tenants / f"job-{job}").stat().st_ino
+    slurm.inside("scontrol", "requeue", str(job))
+    slurm.until(lambda: len(slurm.uses(job)) == 1)
+    slurm.inside("scontrol", "update", f"JobId={job}", "StartTime=now")
+    slurm.until(lambda: len(list(folder.glob("*.run"))) == 2)
+    assert (slurm.root.tenants / f"job-{job}").stat().st_ino != before
+
+
+def _shared_folder(slurm: held_slurm.HeldSlurm) -> pathlib.Path:
+    """One that jobs may write to."""
+    folder = slurm.folder / f"shared-{os.urandom(4).hex()}"
+    folder.mkdir()
+    folder.chmod(0o777)
+    return folder
+
+
+def _is_over(slurm: held_slurm.HeldSlurm, job: int) -> bool:
+    state = slurm.inside("scontrol", "show", "job", str(job)).stdout
+    return not re.search(r"JobState=(PENDING|RUNNING|COMPLETING|CONFIGURING)", state)
