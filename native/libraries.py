@@ -152,7 +152,7 @@ def spank(out: Path, compiler: Compiler) -> Path:
     """Build the plugin of Slurm; it fits the Slurm whose headers are here, and no other."""
     if not compiler.definitions(SPANK_HEADER):
         raise LeftOut(
-            f"there is no {SPANK_HEADER}; to hold jobs of Slurm to their shares, install the headers "
+            f"there is no {SPANK_HEADER}; to hold jobs of Slurm to shares, install the headers "
             "of the same Slurm as on the nodes (`apt install libslurm-dev`)"
         )
     source = SOURCES / "spank"

@@ -90,20 +90,14 @@ class PrivateSlurm:
         gres: Mapping[str, str],
         gres_types: str,
         gres_conf: Sequence[str],
-        *,
-        settings: Sequence[str] = (),
-        plugstack: Sequence[str] = (),
     ) -> None:
-        """Start with these resources of each node; if a part fails, nothing is left running.
-
-        ``settings`` are more lines of slurm.conf.
-        """
+        """Start with these resources of each node; if a part fails, nothing is left running."""
         check_machine()
         try:
             self._make_folder()
-            self.write("slurm.conf", [*self._slurm_conf(gres, gres_types), *settings])
+            self.write("slurm.conf", self._slurm_conf(gres, gres_types))
             self.write("gres.conf", gres_conf)
-            self.write("plugstack.conf", plugstack)
+            self.write("plugstack.conf", [])
             self.write("cgroup.conf", _cgroup_conf())
             self._start_first()
             self._start_munged()

@@ -20,7 +20,7 @@ bool refuse(struct problem *problem, const char *format, ...) __attribute__((for
 enum sharing { SHARING_SHARD, SHARING_MPS };
 
 struct table_card {
-    unsigned number; /* as SLURM_STEP_GPUS has it */
+    unsigned number; /* Slurm's, as SLURM_STEP_GPUS has it */
     char uuid[41];   /* GPU-8-4-4-4-12 */
     uint8_t raw_uuid[16];
     uint64_t memory_bytes, context_bytes;

@@ -1,8 +1,8 @@
 """A real Slurm whose jobs are held to their shares of simulated cards.
 
 Jobs are those of other users than root, so everything that they need is in a folder that they can
-reach. The daemons and the jobs see a copy of /etc, in which the node is prepared: the machine's own
-is left as it is.
+reach. The daemons and the jobs see a copy of /etc, and a /run and a /var/lib of their own, in which
+the node is prepared as a real one would be: the machine's own is left as it is.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from cluster.slurm import private_slurm
-from native import compilers, libraries, parts
+from native import libraries, parts
 from partage.fence import usage
 from partage.fence.store import roots, tenants
 from partage.slurm import gres_lines, job_end
@@ -32,25 +32,27 @@ USERS = ("nobody", "daemon")
 PATIENCE_S = 30.0
 PYTHON = "/usr/bin/python3"
 ENTRY = (PYTHON, "-I", "-S")
+# What the daemons and jobs see of the machine; the rest is the machine's own.
+_COVERS = {"/etc": "etc", "/run": "run", "/var/lib": "var"}
 _PROGRAMS = "checkout/tests/native"  # client.py finds what it needs above itself
 
 
 class HeldSlurm:
     """One node, its cards, and the plugin."""
 
-    def __init__(self, folder: pathlib.Path, cards: str, arguments: Sequence[str] = ()) -> None:
+    def __init__(self, folder: pathlib.Path, cards: str) -> None:
         real_slurm.need()
+        need_plugin()
         self.folder = folder
-        self.plugin = plugin(folder)
-        self.arguments = arguments
         self._output = folder / "output"
         self._output.mkdir()
         self._output.chmod(0o777)
         self._copy_files()
         self.devices = real_slurm.devices(folder, cards)
         (folder / "simulated-machine").chmod(0o666)  # of all users
+        covers = {place: folder / name for place, name in _COVERS.items()}
         self.private = private_slurm.PrivateSlurm(
-            folder / "slurm", cards=len(self.devices), covers={"/etc": folder / "etc"}
+            folder / "slurm", cards=len(self.devices), covers=covers
         )
         self.environment = {
             **self.private.environment,
@@ -68,38 +70,33 @@ class HeldSlurm:
     @property
     def fences(self) -> pathlib.Path:
         """The root of its tenants."""
-        return self.folder / "fences"
+        return self.folder / "run/partage/slurm"
 
     @property
     def log(self) -> pathlib.Path:
         """Where what jobs used is written."""
-        return self.folder / "log"
+        return self.folder / "var/partage/slurm"
 
     @property
     def root(self) -> roots.Root:
         """The same, opened."""
         return roots.find(self.fences)
 
-    def start(self, *, sharing: str = "shard", settings: Sequence[str] = ()) -> None:
-        """Start Slurm with the plugin, and prepare its node."""
+    def start(self, *, sharing: str = "shard", compute: str = "burst") -> None:
+        """Start Slurm as an administrator would: install, prepare, start again."""
         lines = gres_lines.lines(
             self.devices, node=self.node, folder=self.private.devices, sharing=sharing
         )
         types, gres = (line.rpartition("=")[2] for line in lines.slurm_conf)
-        self.private.start(
-            {self.node: gres},
-            types,
-            lines.gres_conf,
-            settings=[f"Epilog={self._epilog()}", *settings],
-            plugstack=[" ".join(["required", str(self.plugin), *self._plugin_arguments()])],
-        )
-        done = self.prepare()
-        assert done.returncode == 0, done.stderr
+        self.private.start({self.node: gres}, types, lines.gres_conf)
+        words = ("--conf", self.private.folder, "--folder", self.folder / "plugin")
+        for done in (self.partage("install", *words, "--compute", compute), self.prepare()):
+            assert done.returncode == 0, done.stderr
+        self.private.restart()
 
     def prepare(self) -> subprocess.CompletedProcess[str]:
         """``partage slurm prepare`` on the node."""
-        folders = ("--root", self.fences, "--library-folder", self.folder / "lib")
-        return self.partage("prepare", *folders)
+        return self.partage("prepare", "--conf", self.private.folder)
 
     def partage(self, *arguments: str | pathlib.Path) -> subprocess.CompletedProcess[str]:
         """``partage slurm ARGUMENTS`` on the node, as root."""
@@ -152,7 +149,7 @@ class HeldSlurm:
 
     def uses(self, job: int) -> list[dict[str, Any]]:
         """What is known of a job that has ended."""
-        done = self.partage("usage", str(job), "-o", "json", "--log-folder", self.log)
+        done = self.partage("usage", str(job), "-o", "json")
         return json.loads(done.stdout)["uses"] if done.returncode == 0 else []
 
     def jobs(self) -> list[int]:
@@ -176,19 +173,10 @@ class HeldSlurm:
         self.private.stop()
         self._stack.close()
 
-    def _plugin_arguments(self) -> list[str]:
-        return [f"root={self.fences}", *self.arguments]
-
-    def _epilog(self) -> pathlib.Path:
-        """What `partage slurm install` writes, with the folders of this one."""
-        path = self.folder / "epilog"
-        words = f"slurm epilog --root {self.fences} --log-folder {self.log}"
-        path.write_text(f"#!/bin/sh\nexec {partage_command()} {words}\n")
-        path.chmod(0o755)
-        return path
-
     def _copy_files(self) -> None:
-        shutil.copytree("/etc", self.folder / "etc", symlinks=True)
+        for name in _COVERS.values():
+            (self.folder / name).mkdir()
+        shutil.copytree("/etc", self.folder / "etc", symlinks=True, dirs_exist_ok=True)
         shutil.copytree(parts.LIB / "simulated", self.folder / "simulated", symlinks=True)
         shutil.copytree(
             fenced.HERE, self.folder / _PROGRAMS, ignore=lambda _, names: _but_programs(names)
@@ -210,21 +198,19 @@ def partage_command() -> pathlib.Path:
     return pathlib.Path(sys.executable).with_name("partage")
 
 
-def plugin(folder: pathlib.Path) -> pathlib.Path:
-    """The plugin, built with the headers of this machine's Slurm."""
-    try:
-        return libraries.spank(folder / "plugin", compilers.system())
-    except compilers.LeftOut as reason:
-        leaving_out.leave_out("the plugin of Slurm", reason)
+def need_plugin() -> None:
+    """Leave the test out where the plugin was not built."""
+    if not (parts.LIB / "spank" / libraries.SPANK).exists():
+        leaving_out.leave_out("the plugin of Slurm", "build it with `python -m native spank`")
 
 
 @contextlib.contextmanager
-def opened(cards: str, *arguments: str, **options: Any) -> Iterator[HeldSlurm]:
+def opened(cards: str, **options: str) -> Iterator[HeldSlurm]:
     """One that runs, and is ended in the end."""
     with tempfile.TemporaryDirectory(prefix="partage-slurm-", dir="/tmp") as name:
         folder = pathlib.Path(name)
         folder.chmod(0o755)
-        slurm = HeldSlurm(folder, cards, arguments)
+        slurm = HeldSlurm(folder, cards)
         try:
             slurm.start(**options)
             yield slurm

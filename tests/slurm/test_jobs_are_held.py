@@ -225,7 +225,7 @@ def test_without_the_table_nothing_starts(slurm: held_slurm.HeldSlurm) -> None:
 
 def test_a_root_that_is_full_starts_nothing(slurm: held_slurm.HeldSlurm) -> None:
     """The text says what to do."""
-    fences = str(slurm.fences)
+    fences = "/run/partage/slurm"
     slurm.inside("mount", "-t", "tmpfs", "-o", "size=80k", "tmpfs", fences)
     try:
         done = slurm.prepare()
@@ -251,7 +251,7 @@ def test_what_a_job_used_is_known_after_it(slurm: held_slurm.HeldSlurm) -> None:
     assert card["quota_bytes"] == 2 * GIB
     assert card["peak_bytes"] == GIB + CONTEXT
     assert card["refused"] == 1
-    table = slurm.partage("usage", str(job), "--log-folder", slurm.log).stdout
+    table = slurm.partage("usage", str(job)).stdout
     assert re.search(r"GPU-\S+ +2 GiB +1.25 GiB +1 ", table)
 
 

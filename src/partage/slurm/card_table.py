@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from pathlib import Path, PurePath
+from pathlib import Path
 
 import msgspec
 
@@ -21,14 +21,13 @@ from partage.slurm import gres, machine_facts
 
 NAME = "cards"  # of the file, in the root of Slurm's tenants
 FIRST_LINE = "partage-slurm-cards 1"
-_NUMBER = re.compile(r"(\d{1,5})$", re.ASCII)
 _WITHOUT_SHARDS = 0
 
 
 class Card(msgspec.Struct, frozen=True):
     """A card as Slurm and the driver know it."""
 
-    number: int  # as SLURM_STEP_GPUS has it
+    number: int  # Slurm's, as SLURM_STEP_GPUS has it; not the one in the file's name
     uuid: str
     memory_bytes: int
     context_bytes: int = 0  # what one context costs; 0: nobody could measure it
@@ -86,13 +85,34 @@ def context_costs(text: str) -> dict[str, int]:
 def cards(node: gres.Node, facts: machine_facts.Facts) -> tuple[str, tuple[Card, ...]]:
     """How a node's cards are shared, and the cards; raises an InputError for what contradicts."""
     sharing = _sharing(node)
-    files = _files(node, facts)
+    files = files_in_order(node)
     counts = _shards(node, files) if sharing == gres.SHARD else dict.fromkeys(files, 0)
-    in_order = tuple(_card(file, facts, counts[file]) for file in files)
-    numbers = [card.number for card in in_order]
-    if len(set(numbers)) != len(numbers):
-        raise _contradiction(node, "two device files end with the same number")
-    return sharing, in_order
+    in_order = [_card(number, file, facts, counts[file]) for number, file in enumerate(files)]
+    if len({card.uuid for card in in_order}) != len(in_order):
+        raise _contradiction(node, "two lines of gres.conf are about the same card")
+    return sharing, tuple(in_order)
+
+
+def files_in_order(node: gres.Node) -> list[str]:
+    """The device files of a node's cards, in the order by which Slurm numbers the cards.
+
+    It goes by the order of types in slurm.conf, and among the same type by that of gres.conf; the
+    numbers in the files' names have no part in it.
+    """
+    if not node.files or node.detected:
+        raise errors.InputError(
+            f"node {node.name}: gres.conf does not say which device file each card is",
+            instead="write the lines that `partage slurm gres-conf` prints, with AutoDetect=off",
+        )
+    types = [amount.type.lower() for amount in node.amounts if amount.name == gres.GPU]
+    types += [line.type.lower() for line in node.of(gres.GPU)]
+    return [
+        file
+        for kind in dict.fromkeys(types)
+        for line in node.of(gres.GPU)
+        for file in line.files
+        if line.type.lower() == kind
+    ]
 
 
 def _paths(table: Table) -> list[str]:
@@ -116,16 +136,6 @@ def _sharing(node: gres.Node) -> str:
     return sharings[0]
 
 
-def _files(node: gres.Node, facts: machine_facts.Facts) -> list[str]:
-    """The device files of the cards; where Slurm finds them itself, those of the driver."""
-    if node.files:
-        return node.files
-    minors = [device.minor for device in facts.devices or () if device.minor is not None]
-    if not node.detected or not minors:
-        raise _contradiction(node, "gres.conf names no device file of a card")
-    return [f"/dev/nvidia{minor}" for minor in sorted(minors)]
-
-
 def _shards(node: gres.Node, files: Sequence[str]) -> dict[str, int]:
     """Of each card; a line that names no file is spread over all."""
     counts = dict.fromkeys(files, 0)
@@ -143,13 +153,7 @@ def _shards(node: gres.Node, files: Sequence[str]) -> dict[str, int]:
     return counts
 
 
-def _card(file: str, facts: machine_facts.Facts, shards: int) -> Card:
-    number = _NUMBER.search(PurePath(file).name)
-    if number is None:
-        raise errors.InputError(
-            f"the device file {file} does not end with the number of a card",
-            instead="write the card's own file in gres.conf, such as /dev/nvidia0",
-        )
+def _card(number: int, file: str, facts: machine_facts.Facts, shards: int) -> Card:
     device = facts.device(file)
     if device is None or device.uuid is None or not device.memory_mib:
         raise errors.InputError(
@@ -157,7 +161,7 @@ def _card(file: str, facts: machine_facts.Facts, shards: int) -> Card:
             + (f" ({facts.no_devices})" if facts.no_devices else ""),
             instead="compare gres.conf with `partage slurm gres-conf`",
         )
-    return Card(int(number[1]), device.uuid, device.memory_mib * MIB, shards=shards)
+    return Card(number, device.uuid, device.memory_mib * MIB, shards=shards)
 
 
 def with_costs(table_cards: Iterable[Card], costs: dict[str, int]) -> tuple[Card, ...]:

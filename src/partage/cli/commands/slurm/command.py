@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from partage.cli import notices
-from partage.cli.commands.slurm import job_commands
+from partage.cli.commands.slurm import installation_commands, job_commands
 from partage.cli.display import json_objects, tables
 from partage.core import errors
 from partage.devices import nvml
@@ -59,7 +59,13 @@ def slurm() -> None:
     """Let Slurm share cards, and hold its jobs to their shares."""
 
 
-for _command in (job_commands.prepare, job_commands.epilog, job_commands.usage):
+for _command in (
+    installation_commands.install,
+    installation_commands.uninstall,
+    job_commands.prepare,
+    job_commands.epilog,
+    job_commands.usage,
+):
     slurm.add_command(_command)
 
 

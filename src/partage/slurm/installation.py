@@ -1,0 +1,227 @@
+"""What is put into Slurm on a node, and taken out again: the plugin, its line, Prolog and Epilog.
+
+First it is said what would change, as values; then that is done. Slurm's own files are never
+changed without a copy beside them, and only whole lines are added or removed. To install twice
+changes nothing the second time.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import shlex
+from pathlib import Path
+
+import msgspec
+
+from partage.core import errors
+from partage.slurm import card_table, config_files, node_preparation, statements
+
+FOLDER = Path("/usr/local/lib/partage")  # for the plugin and the scripts
+PLUGIN = "partage_spank.so"
+_PROLOG, _EPILOG = "slurm-prolog", "slurm-epilog"
+_COPY = ".before-partage"
+_MARK = "# Partage (`partage slurm uninstall` removes this and the next line)"
+_SCRIPT = """#!/bin/sh
+# Written by `partage slurm install`. {what}
+# It never fails: Slurm would take the node out of use for jobs that need no card, too.
+{body}
+exit 0
+"""
+
+
+class Change(msgspec.Struct, frozen=True):
+    """A file before and after; None is a file that does not exist."""
+
+    path: Path
+    before: bytes | None
+    after: bytes | None
+    mode: int
+    copied: bool  # whether the file before is somebody else's, and kept
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What would be changed, and what is left to do by hand."""
+
+    changes: tuple[Change, ...]
+    notes: tuple[str, ...] = ()
+
+
+class Installation(msgspec.Struct, frozen=True, kw_only=True):
+    """Where things are, or are to be."""
+
+    main: Path  # slurm.conf
+    folder: Path = FOLDER
+    command: Path  # partage itself
+
+    @property
+    def plugstack(self) -> Path:
+        """Beside slurm.conf."""
+        return self.main.with_name("plugstack.conf")
+
+
+def installing(place: Installation, plugin: bytes, compute: str) -> Plan:
+    """What has to change for jobs to be held to their shares."""
+    configuration = config_files.read(place.main)
+    hooks = {"Prolog": place.folder / _PROLOG, "Epilog": place.folder / _EPILOG}
+    notes, lines = [], []
+    for key, script in hooks.items():
+        value, _ = configuration.slurm.setting(key)
+        if not value:
+            lines.append(f"{key}={script}")
+        elif value != str(script):
+            notes.append(f"slurm.conf has {key}={value}; call {script} from it, as root")
+    scripts = {_PROLOG: _prolog(place), _EPILOG: _epilog(place)}
+    changes = [
+        _own(place.folder / PLUGIN, plugin, 0o644),
+        *(_own(place.folder / name, text.encode(), 0o755) for name, text in scripts.items()),
+        _foreign(place.plugstack, _with_lines(place.plugstack, _plugin_lines(place, compute))),
+        _foreign(place.main, _with_lines(place.main, lines)),
+    ]
+    return Plan(_needed(changes), tuple(notes))
+
+
+def uninstalling(place: Installation) -> Plan:
+    """What has to change for Slurm to be as it was."""
+    changes = [
+        _foreign(place.main, _without_lines(place.main)),
+        _foreign(place.plugstack, _without_lines(place.plugstack)),
+        *(_own(place.folder / name, None, 0o644) for name in (_PROLOG, _EPILOG, PLUGIN)),
+    ]
+    return Plan(_needed(changes))
+
+
+def difference(plan: Plan) -> str:
+    """The plan as a diff; of what is no text only that it changes."""
+    parts: list[str] = []
+    for change in plan.changes:
+        if change.path.suffix == ".so":
+            verb = "removed" if change.after is None else "written"
+            parts.append(f"{change.path} would be {verb}\n")
+            continue
+        parts.extend(
+            difflib.unified_diff(
+                _lines(change.before),
+                _lines(change.after),
+                "/dev/null" if change.before is None else str(change.path),
+                "/dev/null" if change.after is None else str(change.path),
+            )
+        )
+    return "".join(parts)
+
+
+def apply(plan: Plan) -> None:
+    """Do it, file by file; each is there as before or as after, never half."""
+    for change in plan.changes:
+        try:
+            _apply(change)
+        except OSError as error:
+            raise errors.InputError(
+                f"{change.path} cannot be written ({error.strerror})", instead="run this as root"
+            ) from error
+
+
+def _apply(change: Change) -> None:
+    copy = change.path.with_name(f"{change.path.name}{_COPY}")
+    if change.copied and change.before is not None and not copy.exists():
+        _write(copy, change.before, change.mode)
+    if change.after is None:
+        change.path.unlink(missing_ok=True)
+    else:
+        change.path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        _write(change.path, change.after, change.mode)
+
+
+def _write(path: Path, content: bytes, mode: int) -> None:
+    scratch = path.with_name(f".{path.name}.{os.getpid()}")
+    scratch.write_bytes(content)
+    scratch.chmod(mode)
+    if path.exists():
+        status = path.stat()
+        os.chown(scratch, status.st_uid, status.st_gid)
+    scratch.replace(path.resolve())
+
+
+def _own(path: Path, after: bytes | None, mode: int) -> Change:
+    return Change(path, _text(path), after, mode, copied=False)
+
+
+def _foreign(path: Path, after: bytes | None) -> Change:
+    """A file of Slurm, which keeps its mode."""
+    mode = path.stat().st_mode & 0o7777 if path.exists() else 0o644
+    return Change(path, _text(path), after, mode, copied=True)
+
+
+def _needed(changes: list[Change]) -> tuple[Change, ...]:
+    return tuple(change for change in changes if change.before != change.after)
+
+
+def _plugin_lines(place: Installation, compute: str) -> list[str]:
+    """The plugin's line; none where one of somebody's own names it."""
+    document = config_files.read(place.main).plugstack
+    if any(_names_plugin(statement) for statement in document.statements):
+        return []
+    return [f"required {place.folder / PLUGIN} compute={compute}"]
+
+
+def _names_plugin(statement: statements.Statement) -> bool:
+    words = statement.text.split()
+    return len(words) > 1 and Path(words[1]).name == PLUGIN
+
+
+def _with_lines(path: Path, lines: list[str]) -> bytes | None:
+    text = _text(path)
+    if not lines:
+        return text
+    before = text or b""
+    ended = before if not before or before.endswith(b"\n") else before + b"\n"
+    return ended + "".join(f"{_MARK}\n{line}\n" for line in lines).encode()
+
+
+def _without_lines(path: Path) -> bytes | None:
+    """Without our lines; a file that only had these goes."""
+    text = _text(path)
+    if text is None:
+        return None
+    lines = text.splitlines(keepends=True)
+    ours = {index for index, line in enumerate(lines) if line.strip() == _MARK.encode()}
+    ours |= {index + 1 for index in ours}
+    rest = b"".join(line for index, line in enumerate(lines) if index not in ours)
+    return rest if rest or not ours else None
+
+
+def _text(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise errors.InputError(
+            f"{path} cannot be read ({error.strerror})", instead="run this as root"
+        ) from error
+
+
+def _prolog(place: Installation) -> str:
+    """Ready is a table of this boot that is newer than what it was made from."""
+    table = node_preparation.ROOT / card_table.NAME
+    newer = " && ".join(
+        f'[ "$table" -nt {shlex.quote(str(place.main.with_name(name)))} ]'
+        for name in (place.main.name, "gres.conf")
+    )
+    boot = f'grep -qx "boot $(cat {node_preparation.BOOT_ID})" "$table"'
+    conf = shlex.quote(str(place.main.parent))
+    body = (
+        f"table={table}\n{newer} && {boot} && exit 0\n"
+        f"{shlex.quote(str(place.command))} slurm prepare --conf {conf} >/dev/null"
+    )
+    return _SCRIPT.format(what="slurmd runs it as root before a job.", body=body)
+
+
+def _epilog(place: Installation) -> str:
+    tenant = f"{node_preparation.ROOT}/tenants/job-$SLURM_JOB_ID"
+    body = f'[ -d "{tenant}" ] || exit 0\n{shlex.quote(str(place.command))} slurm epilog'
+    return _SCRIPT.format(what="slurmd runs it as root after a job.", body=body)
+
+
+def _lines(content: bytes | None) -> list[str]:
+    return [f"{line}\n" for line in (content or b"").decode(errors="replace").splitlines()]
