@@ -77,7 +77,16 @@ static bool find_job(spank_t spank, struct tenant *tenant, struct problem *probl
     return true;
 }
 
-static bool fence_tenant(const struct settings *settings, const struct tenant *tenant,
+/* Behind the fence the job's card is the only one. Slurm counts so itself where it constrains devices,
+ * else it counts all cards of the node. */
+static bool number_card(spank_t spank, struct problem *problem)
+{
+    if (!spank_setenv(spank, "CUDA_VISIBLE_DEVICES", "0", 1))
+        return true;
+    return refuse(problem, "CUDA_VISIBLE_DEVICES cannot be set");
+}
+
+static bool fence_tenant(spank_t spank, const struct settings *settings, const struct tenant *tenant,
                          const struct request *request, struct problem *problem)
 {
     static struct table table;
@@ -91,7 +100,8 @@ static bool fence_tenant(const struct settings *settings, const struct tenant *t
     } else if (!tenant_exists(tenant)) {
         return true; /* whole cards, and a variable of the user's own */
     }
-    return places_enter(tenant, &table, problem) && (!settings->confined || confinement_begin(problem));
+    return places_enter(tenant, &table, problem) && number_card(spank, problem) &&
+           (!settings->confined || confinement_begin(problem));
 }
 
 static bool fence_task(spank_t spank, int count, char *arguments[], struct problem *problem)
@@ -111,7 +121,7 @@ static bool fence_task(spank_t spank, int count, char *arguments[], struct probl
     tenant.root = settings.root;
     if (!request.shards && !request.percent && !tenant_exists(&tenant))
         return true;
-    return fence_tenant(&settings, &tenant, &request, problem);
+    return fence_tenant(spank, &settings, &tenant, &request, problem);
 }
 
 int slurm_spank_task_init_privileged(spank_t spank, int count, char *arguments[])

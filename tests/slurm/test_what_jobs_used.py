@@ -1,0 +1,99 @@
+"""The log of what jobs used, and the end of a job on a node."""
+
+from __future__ import annotations
+
+import pathlib
+import threading
+
+import pytest
+
+from partage.fence.store import layout, limits, locks, roots, tenants
+from partage.slurm import job_end, job_usage
+
+UUID = "GPU-00000000-0000-0000-0000-000000000001"
+
+
+def use(job: int, ended_s: int = 0) -> job_usage.JobUse:
+    """A record."""
+    return job_usage.JobUse(job=job, uid=1, node="n", ended_s=ended_s)
+
+
+def test_records_are_found_by_job(tmp_path: pathlib.Path) -> None:
+    """All of one that was requeued, in order."""
+    for job, ended_s in ((1, 10), (2, 20), (1, 30)):
+        job_usage.append(tmp_path / "log", use(job, ended_s))
+    assert [use.ended_s for use in job_usage.of_job(tmp_path / "log", 1)] == [10, 30]
+    assert job_usage.of_job(tmp_path / "log", 3) == []
+    assert job_usage.of_job(tmp_path / "none", 1) == []
+
+
+def test_half_a_line_hides_nothing(tmp_path: pathlib.Path) -> None:
+    """One who was killed while it wrote."""
+    job_usage.append(tmp_path, use(1))
+    path = tmp_path / "usage.jsonl"
+    path.write_bytes(path.read_bytes() + b'{"job":2,"ui')
+    job_usage.append(tmp_path, use(3))
+    assert [len(job_usage.of_job(tmp_path, job)) for job in (1, 2, 3)] == [1, 0, 1]
+
+
+def test_the_log_is_bounded(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two files, and the older half goes."""
+    monkeypatch.setattr(job_usage, "_MOST_BYTES", 1000)
+    for job in range(200):
+        job_usage.append(tmp_path, use(job))
+    assert sum(path.stat().st_size for path in tmp_path.glob("usage*")) < 3000
+    assert job_usage.of_job(tmp_path, 199)
+    assert not job_usage.of_job(tmp_path, 0)
+
+
+def test_many_jobs_end_at_once(tmp_path: pathlib.Path) -> None:
+    """Each has its line."""
+    writers = [
+        threading.Thread(target=job_usage.append, args=(tmp_path, use(job))) for job in range(1, 33)
+    ]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert all(job_usage.of_job(tmp_path, job) for job in range(1, 33))
+
+
+@pytest.fixture
+def root(tmp_path: pathlib.Path) -> roots.Root:
+    """With the tenant of job 7."""
+    root = roots.prepare(tmp_path / "root")
+    card = limits.CardLimits(uuid=UUID, memory_bytes=1 << 30)
+    tenants.create(root, job_end.tenant_name(7), limits.Limits((card,)))
+    return root
+
+
+def test_a_job_is_written_down_and_removed(root: roots.Root, tmp_path: pathlib.Path) -> None:
+    """Once: its number may come again."""
+    assert job_end.finish(root, 7, tmp_path / "log", node="n1", now=lambda: 12.5)
+    assert not job_end.finish(root, 7, tmp_path / "log", node="n1")
+    [record] = job_usage.of_job(tmp_path / "log", 7)
+    assert (record.node, record.ended_s, record.cards[0].uuid) == ("n1", 12, UUID)
+    assert tenants.names(root) == []
+
+
+def test_a_region_that_a_job_damaged_is_removed_all_the_same(
+    root: roots.Root, tmp_path: pathlib.Path
+) -> None:
+    """And the record says why nothing is known."""
+    (root.tenants / "job-7" / "region").write_bytes(b"mine")
+    assert job_end.finish(root, 7, tmp_path / "log", node="n1")
+    [record] = job_usage.of_job(tmp_path / "log", 7)
+    assert record.cards == ()
+    assert "has only 4 bytes" in record.problem
+    assert tenants.names(root) == []
+
+
+def test_one_that_does_not_end_is_not_waited_for_without_end(
+    root: roots.Root, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Slurm says that the job is over."""
+    monkeypatch.setattr(job_end, "_PATIENCE_S", 0.2)
+    with (root.tenants / "job-7" / "region").open("r+b") as region:
+        assert locks.take(region.fileno(), layout.SLOTS - 1)
+        assert job_end.finish(root, 7, tmp_path / "log", node="n1")
+    assert tenants.names(root) == []
