@@ -100,8 +100,8 @@ def _plugin() -> bytes:
     except OSError as error:
         raise errors.FenceError(
             f"this installation of Partage has no plugin of Slurm ({path}: {error.strerror})",
-            instead="install Slurm's headers (Debian: libslurm-dev) and a C compiler, then build it "
-            "in a checkout: `python -m native spank`",
+            instead="install Slurm's headers (Debian: libslurm-dev) and a C compiler, then build "
+            "the plugin in a checkout: `python -m native spank`",
         ) from error
 
 
