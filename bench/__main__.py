@@ -15,6 +15,7 @@ from bench.benchmarks import (
     runs,
     scale,
     starts,
+    steps,
     throughput,
 )
 from bench.measurement import results
@@ -28,6 +29,7 @@ BENCHMARKS: dict[str, Callable[[], Iterable[results.Result]]] = {
     "throughput": throughput.run,
     "scale": scale.run,
     "starts": starts.run,
+    "steps": steps.run,
     "burst": burst.run,
     "outages": outages.run,
 }

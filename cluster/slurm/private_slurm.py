@@ -169,7 +169,7 @@ class PrivateSlurm:
         key.touch(mode=0o600)
         key.write_bytes(secrets.token_bytes(128))
         covers = {_SPOOL: self.folder / "spool", **self._covers}
-        self.write("mounts", [f"{place}	{cover}" for place, cover in covers.items()])
+        self.write("mounts", [f"{place}\t{cover}" for place, cover in covers.items()])
         self._ports = [child_processes.Port() for _ in range(len(self.nodes) + 1)]
 
     def _start_first(self) -> None:
