@@ -14,7 +14,7 @@ from partage.cli import command_group
 from tests.docs import blocks
 
 # Programs of others, whose options are theirs to check; files of ours that they name must exist.
-OTHERS = {"docker", "kubectl", "nvidia-ctk"}
+OTHERS = {"docker", "kubectl", "nvidia-ctk", "srun", "systemctl"}
 # Blocks that are one script, and run as a whole by test_scripts_run.
 SCRIPTS = ("openssl",)
 TARGETS = set(

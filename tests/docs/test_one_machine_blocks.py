@@ -30,6 +30,9 @@ ELSEWHERE = {
     "explain": "needs an API server: tests/cli runs it on a server that plays one",
     "check": "needs a configuration of Slurm: tests/slurm runs it",
     "nodes": "needs a controller of Slurm: tests/slurm runs it",
+    "install": "needs a configuration of Slurm, and changes it: tests/slurm runs it",
+    "prepare": "needs a configuration of Slurm, and changes the machine: tests/slurm runs it",
+    "usage": "needs a job of Slurm that has ended: tests/slurm runs it",
     "inspect": "needs an API server: tests/cluster/test_make_cluster and tests/cli run it",
     "setup": "needs root, and changes the machine: tests/local runs it in a folder",
 }

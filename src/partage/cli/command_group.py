@@ -33,7 +33,7 @@ _COMMANDS = {
     "explain": "say why a pod is pending",
     "cordon": "keep new pods off one card of a node",
     "uncordon": "let new pods onto the card again",
-    "slurm": "prepare Slurm to share cards",
+    "slurm": "let Slurm share cards, and hold its jobs",
     "simulate": "compare policies on recorded workloads",
 }
 # What users of other tools may type, and which command does it here.

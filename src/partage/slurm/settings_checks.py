@@ -85,8 +85,8 @@ def several_cards(
 def preload(facts: machine_facts.Facts) -> Iterator[findings.Finding]:
     """A fence around a job is bound over this file; nothing is bound over a file that is not."""
     if not facts.preload:
-        text = "there is no such file, which limits of jobs will need"
-        remedy = f"make an empty one on each node: touch {machine_facts.PRELOAD}"
+        text = "there is no such file, over which the fence of a job is mounted"
+        remedy = "run `partage slurm prepare` on each node, which makes an empty one"
         place = statements.Place(str(machine_facts.PRELOAD))
         yield findings.note("no-preload-file", place, text, remedy)
 
