@@ -175,3 +175,23 @@ def test_a_part_without_sources_is_said_to_be_missing(checkout: Path) -> None:
 
     assert failed.returncode == 1
     assert failed.stderr.startswith("native: fence: native/fence has no source in C")
+
+
+def test_the_plugin_of_slurm_is_left_out_without_its_headers(checkout: Path) -> None:
+    """That is no failure: most machines have no Slurm."""
+    compiler = checkout / "compiler"
+    compiler.write_text('#!/bin/sh\nexec cc -nostdinc "$@"\n')
+    compiler.chmod(0o755)
+    shutil.copy(NATIVE / "spank/plugin.c", checkout / "native/spank")
+    done = subprocess.run(
+        [sys.executable, "-m", "native", "--out", "lib", "spank"],
+        cwd=checkout,
+        env=os.environ | {"CC": str(compiler)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("native: spank: left out: there is no slurm/spank.h")
+    assert not (checkout / "lib/spank" / libraries.SPANK).exists()

@@ -164,13 +164,13 @@ def test_a_part_of_a_gib_is_a_shard(count: int) -> None:
 
 
 def test_no_file_to_preload_from() -> None:
-    """It is a note, as nothing needs it today."""
+    """It is a note: a node is made ready by a command of its own."""
     finding = only(
         configurations.checked(machine=configurations.facts(preload=False)), "no-preload-file"
     )
 
     assert (finding.severity, finding.file) == (NOTE, "/etc/ld.so.preload")
-    assert "touch /etc/ld.so.preload" in finding.remedy
+    assert "partage slurm prepare" in finding.remedy
 
 
 def test_mps_on_one_card_at_a_time() -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 import re
+import time
 from collections.abc import Iterator
 
 import pytest
 
+from partage.core import errors
 from partage.fence.store import limits
 from tests import leaving_out
 from tests.native import fenced
@@ -297,6 +300,103 @@ def test_a_job_that_is_requeued_begins_anew(slurm: held_slurm.HeldSlurm) -> None
     slurm.inside("scontrol", "update", f"JobId={job}", "StartTime=now")
     slurm.until(lambda: len(list(folder.glob("*.run"))) == 2)
     assert (slurm.root.tenants / f"job-{job}").stat().st_ino != before
+
+
+def test_an_array_of_jobs_never_takes_more_than_the_cards_have(
+    slurm: held_slurm.HeldSlurm,
+) -> None:
+    """Each takes all it can get; at every look, each card has what was given out and no more."""
+    folder = _shared_folder(slurm)
+    (slurm.folder / "greedy.py").write_text(_GREEDY)
+    python = " ".join(held_slurm.ENTRY)
+    script = slurm.folder / "greedy.sh"
+    script.write_text(f"#!/bin/sh\nexec {python} {slurm.folder}/greedy.py {folder}\n")
+    sizes = {3: 10, 5: 8, 9: 6}
+    for shards, count in sizes.items():
+        slurm.submit(script, f"--gres=shard:{shards}", f"--array=1-{count}")
+    most: dict[str, int] = {}
+    deadline = time.monotonic() + 5 * held_slurm.PATIENCE_S
+    while len(list(folder.glob("*.done"))) < sum(sizes.values()):
+        assert time.monotonic() < deadline, slurm.private.logs()
+        taken: dict[str, int] = {}
+        for job in slurm.jobs():
+            with contextlib.suppress(errors.PartageError):  # it has ended
+                used = slurm.used(job)
+                assert used.used_bytes <= (used.quota_bytes or 0)
+                taken[used.uuid] = taken.get(used.uuid, 0) + (used.quota_bytes or 0)
+        for uuid, quota_bytes in taken.items():
+            most[uuid] = max(most.get(uuid, 0), quota_bytes)
+    assert len(most) == 2
+    assert all(8 * GIB < quota_bytes <= 16 * GIB for quota_bytes in most.values())
+    answers = [path.read_text().split() for path in folder.glob("*.done")]
+    assert all(int(given) == int(shards) - 1 for shards, given in answers)
+
+
+# A GiB less than it has, as the context is in there, too.
+_GREEDY = """
+import ctypes, os, pathlib, sys, time
+driver = ctypes.CDLL('libcuda.so.1')
+context, pointer, given = ctypes.c_uint64(), ctypes.c_uint64(), 0
+driver.cuInit(0)
+driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
+driver.cuCtxSetCurrent(context)
+while driver.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_uint64(1 << 30)) == 0:
+    given += 1
+time.sleep(0.3)
+path = pathlib.Path(sys.argv[1]) / os.environ['SLURM_JOB_ID']
+path.write_text(os.environ['SLURM_SHARDS_ON_NODE'] + ' ' + str(given))
+path.rename(path.with_suffix('.done'))
+"""
+
+
+def test_a_job_that_is_suspended_keeps_its_fence(slurm: held_slurm.HeldSlurm) -> None:
+    """Its processes stop, and go on with what they had."""
+    program = slurm.program("--gres=shard:2")
+    program("context(0)")
+    program("alloc(GIB)")
+    [job] = slurm.jobs()
+    assert slurm.inside("scontrol", "suspend", str(job)).returncode == 0
+    assert slurm.used(job).used_bytes == GIB + CONTEXT
+    assert slurm.inside("scontrol", "resume", str(job)).returncode == 0
+    assert program.code("alloc(GIB)") == fenced.OUT_OF_MEMORY
+    program.end()
+
+
+def test_a_step_without_a_card_is_inside_as_well(slurm: held_slurm.HeldSlurm) -> None:
+    """In a job that has a fence, there is no step without one."""
+    script = slurm.folder / "none.sh"
+    script.write_text("#!/bin/sh\nsrun --overlap --gres=none ls /etc/partage/fence/limits\n")
+    job = slurm.submit(script, "--gres=shard:2")
+    assert slurm.until(lambda: slurm.output(job)).strip() == "/etc/partage/fence/limits"
+
+
+@contextlib.contextmanager
+def _argument(slurm: held_slurm.HeldSlurm, word: str) -> Iterator[None]:
+    """The plugin's line with one more argument."""
+    path = slurm.private.folder / "plugstack.conf"
+    text = path.read_text()
+    path.write_text(f"{text.rstrip()} {word}\n")
+    try:
+        yield
+    finally:
+        path.write_text(text)
+
+
+def test_namespaces_of_users_can_be_allowed(slurm: held_slurm.HeldSlurm) -> None:
+    """It is the administrator's choice; what is mounted there covers the fence."""
+    script = "unshare --user --map-root-user --mount true && echo made"
+    forbidden = slurm.srun("--gres=shard:1", "sh", "-c", script)
+    assert (forbidden.stdout, "Operation not permitted" in forbidden.stderr) == ("", True)
+    with _argument(slurm, "userns=allow"):
+        assert slurm.srun("--gres=shard:1", "sh", "-c", script).stdout == "made\n"
+
+
+def test_an_argument_that_is_not_known_starts_nothing(slurm: held_slurm.HeldSlurm) -> None:
+    """A slip in plugstack.conf must not mean another limit."""
+    with _argument(slurm, "compute=most"):
+        done = slurm.srun("--gres=shard:1", "echo", "ran")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "compute=most in plugstack.conf is none of root=DIR" in done.stderr
 
 
 def _shared_folder(slurm: held_slurm.HeldSlurm) -> pathlib.Path:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from partage.devices import nvml
 from partage.slurm import (
     config_files,
+    fence_checks,
     findings,
     gres,
     machine_facts,
@@ -79,6 +80,7 @@ def _all(
         yield from settings_checks.devices_constrained(slurm, configuration.cgroup)
         yield from settings_checks.accounting(slurm)
     yield from settings_checks.plugins(configuration.plugstack, facts)
+    yield from fence_checks.plugin(slurm, configuration.plugstack)
     yield from settings_checks.preload(facts)
     try:
         nodes = gres.nodes(slurm, configuration.gres, facts.hosts)

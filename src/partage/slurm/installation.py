@@ -15,10 +15,9 @@ from pathlib import Path
 import msgspec
 
 from partage.core import errors
-from partage.slurm import card_table, config_files, node_preparation, statements
+from partage.slurm import card_table, config_files, fence_checks, node_preparation
 
 FOLDER = Path("/usr/local/lib/partage")  # for the plugin and the scripts
-PLUGIN = "partage_spank.so"
 _PROLOG, _EPILOG = "slurm-prolog", "slurm-epilog"
 _COPY = ".before-partage"
 _MARK = "# Partage (`partage slurm uninstall` removes this and the next line)"
@@ -73,7 +72,7 @@ def installing(place: Installation, plugin: bytes, compute: str) -> Plan:
             notes.append(f"slurm.conf has {key}={value}; call {script} from it, as root")
     scripts = {_PROLOG: _prolog(place), _EPILOG: _epilog(place)}
     changes = [
-        _own(place.folder / PLUGIN, plugin, 0o644),
+        _own(place.folder / fence_checks.PLUGIN, plugin, 0o644),
         *(_own(place.folder / name, text.encode(), 0o755) for name, text in scripts.items()),
         _foreign(place.plugstack, _with_lines(place.plugstack, _plugin_lines(place, compute))),
         _foreign(place.main, _with_lines(place.main, lines)),
@@ -86,7 +85,10 @@ def uninstalling(place: Installation) -> Plan:
     changes = [
         _foreign(place.main, _without_lines(place.main)),
         _foreign(place.plugstack, _without_lines(place.plugstack)),
-        *(_own(place.folder / name, None, 0o644) for name in (_PROLOG, _EPILOG, PLUGIN)),
+        *(
+            _own(place.folder / name, None, 0o644)
+            for name in (_PROLOG, _EPILOG, fence_checks.PLUGIN)
+        ),
     ]
     return Plan(_needed(changes))
 
@@ -159,14 +161,9 @@ def _needed(changes: list[Change]) -> tuple[Change, ...]:
 def _plugin_lines(place: Installation, compute: str) -> list[str]:
     """The plugin's line; none where one of somebody's own names it."""
     document = config_files.read(place.main).plugstack
-    if any(_names_plugin(statement) for statement in document.statements):
+    if any(fence_checks.names_plugin(statement) for statement in document.statements):
         return []
-    return [f"required {place.folder / PLUGIN} compute={compute}"]
-
-
-def _names_plugin(statement: statements.Statement) -> bool:
-    words = statement.text.split()
-    return len(words) > 1 and Path(words[1]).name == PLUGIN
+    return [f"required {place.folder / fence_checks.PLUGIN} compute={compute}"]
 
 
 def _with_lines(path: Path, lines: list[str]) -> bytes | None:

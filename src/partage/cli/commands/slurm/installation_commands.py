@@ -13,7 +13,7 @@ import click
 from partage.cli import notices
 from partage.core import errors
 from partage.fence.library import libpartage
-from partage.slurm import config_files, installation
+from partage.slurm import config_files, fence_checks, installation
 
 _INSTALL = """\b
 Examples:
@@ -94,7 +94,7 @@ def _place(conf: Path | None, folder: Path) -> installation.Installation:
 
 
 def _plugin() -> bytes:
-    path = libpartage.folder() / "spank" / installation.PLUGIN
+    path = libpartage.folder() / "spank" / fence_checks.PLUGIN
     try:
         return path.read_bytes()
     except OSError as error:
