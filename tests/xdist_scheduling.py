@@ -9,6 +9,8 @@ from xdist.scheduler import LoadScopeScheduling
 FILES = {
     "tests/cli/test_demo_keeps_its_promises.py": "each test sees what the demo before left behind",
     "tests/native/test_simcuda_sanitized.py": "the sanitized driver is built once for all",
+    "tests/slurm/test_jobs_are_held.py": "a Slurm is started once for all",
+    "tests/slurm/test_jobs_with_percents.py": "a Slurm is started once for all",
     "tests/native/test_wheels.py": "a release is made once for all, as it takes long",
 }
 

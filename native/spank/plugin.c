@@ -116,10 +116,13 @@ static bool fence_task(spank_t spank, int count, char *arguments[], struct probl
     };
     if (!request.cards)
         request.cards = variable(spank, "SLURM_JOB_GPUS", cards); /* a batch step has only that */
-    if (!read_settings(&settings, count, arguments, problem) || !find_job(spank, &tenant, problem))
+    bool whole = !request.shards && !request.percent;
+    if (!read_settings(&settings, count, arguments, problem))
+        return whole; /* a slip in plugstack.conf stops those alone who need the plugin */
+    if (!find_job(spank, &tenant, problem))
         return false;
     tenant.root = settings.root;
-    if (!request.shards && !request.percent && !tenant_exists(&tenant))
+    if (whole && !tenant_exists(&tenant))
         return true;
     return fence_tenant(spank, &settings, &tenant, &request, problem);
 }

@@ -17,7 +17,7 @@ from tests import leaving_out
 from tests.native import fenced
 from tests.slurm import held_slurm
 
-pytestmark = [leaving_out.needs_root, pytest.mark.xdist_group("held-slurm")]
+pytestmark = leaving_out.needs_root
 
 GIB = 1 << 30
 CONTEXT = fenced.CONTEXT_BYTES
@@ -395,6 +395,7 @@ def test_an_argument_that_is_not_known_starts_nothing(slurm: held_slurm.HeldSlur
     """A slip in plugstack.conf must not mean another limit."""
     with _argument(slurm, "compute=most"):
         done = slurm.srun("--gres=shard:1", "echo", "ran")
+        assert slurm.srun("echo", "ran").stdout == "ran\n"
     assert (done.returncode, done.stdout) == (1, "")
     assert "compute=most in plugstack.conf is none of root=DIR" in done.stderr
 

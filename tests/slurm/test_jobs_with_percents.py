@@ -10,7 +10,7 @@ from tests import leaving_out
 from tests.native import fenced
 from tests.slurm import held_slurm
 
-pytestmark = [leaving_out.needs_root, pytest.mark.xdist_group("held-slurm")]
+pytestmark = leaving_out.needs_root
 
 GIB = 1 << 30
 PAGE = 2 << 20  # bytes; drivers give memory in such steps
