@@ -370,6 +370,28 @@ def test_a_step_without_a_card_is_inside_as_well(slurm: held_slurm.HeldSlurm) ->
     assert slurm.until(lambda: slurm.output(job)).strip() == "/etc/partage/fence/limits"
 
 
+def test_the_prolog_makes_a_node_ready_that_is_not(slurm: held_slurm.HeldSlurm) -> None:
+    """And only then: a job does not wait for it otherwise."""
+    table, prolog = slurm.fences / "cards", str(slurm.folder / "plugin/slurm-prolog")
+
+    def written() -> int:
+        assert slurm.inside(prolog).returncode == 0
+        return table.stat().st_mtime_ns
+
+    before = written()
+    assert written() == before
+    (slurm.private.folder / "gres.conf").touch()
+    newer = written()
+    assert newer > before
+    text = table.read_text()
+    table.write_text(text.replace("boot ", "boot 0"))
+    assert written() > newer
+    assert table.read_text() == text
+    table.unlink()
+    assert written()
+    assert slurm.srun("--gres=shard:1", "echo", "ran").stdout == "ran\n"
+
+
 @contextlib.contextmanager
 def _argument(slurm: held_slurm.HeldSlurm, word: str) -> Iterator[None]:
     """The plugin's line with one more argument."""
