@@ -29,6 +29,9 @@ LIBRARIES = {
 }
 
 
+SPANK = "partage/lib/spank/partage_spank.so"  # where the headers of Slurm are
+
+
 def make(target: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     """Let hatchling make one, as pip does."""
     return subprocess.run(
@@ -54,7 +57,8 @@ def test_a_wheel_is_for_every_python_of_this_platform(tmp_path: Path) -> None:
     assert made.returncode == 0, made.stderr
     (wheel,) = tmp_path.iterdir()
     assert wheel.name.endswith(f"-py3-none-{THIS_MACHINE}.whl")
-    assert libraries_in(wheel) == LIBRARIES
+    plugin = {SPANK} if compilers.system().definitions(libraries.SPANK_HEADER) else set()
+    assert libraries_in(wheel) == LIBRARIES | plugin
     with zipfile.ZipFile(wheel) as archive:
         mode = archive.getinfo("partage/lib/simulated/simsmi").external_attr >> 16
     assert mode & 0o111, "simsmi is a program"
