@@ -24,8 +24,7 @@ static bool bind(const char *source, const char *target, struct problem *problem
 static bool bind_seat(const struct tenant *tenant, struct problem *problem)
 {
     char uuid[41], folder[PATH_BYTES];
-    unsigned seat;
-    return tenant_card(tenant, uuid, &seat, problem) &&
+    return tenant_card(tenant, uuid, problem) &&
            path_join(folder, "%s/seats/%s", tenant->root, uuid) &&
            bind(folder, FENCE "/seats-0", problem);
 }

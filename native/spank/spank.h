@@ -73,12 +73,12 @@ struct tenant {
 };
 
 bool tenant_exists(const struct tenant *tenant);
-/* Makes the tenant, or takes the one that another task of the job made; `seat` is its seat at the
- * card. A step with more than the tenant has raises its limits. */
+/* Makes the tenant, or takes the one that another task of the job made. A step with more than the
+ * tenant has raises its limits. */
 bool tenant_make(const struct tenant *tenant, const char *uuid, struct partage_limits_card wanted,
                  struct problem *problem);
-/* The card and the seat of a tenant that is there. */
-bool tenant_card(const struct tenant *tenant, char uuid[41], unsigned *seat, struct problem *problem);
+/* The card of a tenant that is there. */
+bool tenant_card(const struct tenant *tenant, char uuid[41], struct problem *problem);
 void tenant_path(const struct tenant *tenant, const char *name, char path[PATH_BYTES]);
 
 /* ---- seat.c -------------------------------------------------------------------------------- */

@@ -108,6 +108,23 @@ static bool make(const struct tenant *tenant, const char *uuid, struct partage_l
 
 /* ---- the one of another task --------------------------------------------------------------- */
 
+bool tenant_card(const struct tenant *tenant, char uuid[41], struct problem *problem)
+{
+    struct partage_limits limits;
+    char path[PATH_BYTES], target[PATH_BYTES];
+    tenant_path(tenant, "seats-0", path);
+    ssize_t bytes = readlink(path, target, sizeof target - 1);
+    target[bytes < 0 ? 0 : bytes] = '\0';
+    const char *name = strrchr(target, '/');
+    tenant_path(tenant, "limits", path);
+    if (!name || strlen(name) != 41 || !file_read(path, &limits, sizeof limits) ||
+        limits.magic != PARTAGE_LIMITS_MAGIC || limits.version != PARTAGE_VERSION || limits.cards != 1 ||
+        limits.card[0].seat >= PARTAGE_SEATS)
+        return refuse(problem, "%s is damaged; end the job and start it again", path);
+    strcpy(uuid, name + 1);
+    return true;
+}
+
 static bool is_used(const char *region)
 {
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 0, .l_len = PARTAGE_SLOTS};
@@ -118,22 +135,14 @@ static bool is_used(const char *region)
     return used;
 }
 
-static bool is_of_job(const struct tenant *tenant, const char *uuid, const struct partage_limits_card *card)
+static bool is_of_job(const struct tenant *tenant, const char *uuid)
 {
-    struct partage_limits limits;
+    struct problem none;
     struct stat about;
-    char path[PATH_BYTES], link[PATH_BYTES], target[PATH_BYTES];
+    char path[PATH_BYTES], linked[41];
     tenant_path(tenant, "region", path);
-    if (lstat(path, &about) || about.st_uid != tenant->uid)
-        return false;
-    tenant_path(tenant, "seats-0", link);
-    ssize_t bytes = readlink(link, target, sizeof target - 1);
-    target[bytes < 0 ? 0 : bytes] = '\0';
-    const char *name = strrchr(target, '/');
-    tenant_path(tenant, "limits", path);
-    return name && !strcmp(name + 1, uuid) && file_read(path, &limits, sizeof limits) &&
-           limits.magic == PARTAGE_LIMITS_MAGIC && limits.version == PARTAGE_VERSION &&
-           limits.cards == 1 && !memcmp(limits.card[0].uuid, card->uuid, sizeof card->uuid);
+    return !lstat(path, &about) && about.st_uid == tenant->uid &&
+           tenant_card(tenant, linked, &none) && !strcmp(linked, uuid);
 }
 
 /* What a job left that is gone: its number was used again, or it was requeued. */
@@ -152,8 +161,8 @@ static bool remove_old(const struct tenant *tenant, struct problem *problem)
 }
 
 /* Limits grow only: a step that was given less than the job shares what the job has. */
-static bool raise(const struct tenant *tenant, const struct partage_limits_card *wanted,
-                  struct problem *problem)
+static bool raise_limits(const struct tenant *tenant, const struct partage_limits_card *wanted,
+                         struct problem *problem)
 {
     char path[PATH_BYTES];
     tenant_path(tenant, "limits", path);
@@ -180,28 +189,10 @@ bool tenant_make(const struct tenant *tenant, const char *uuid, struct partage_l
     int lock = lock_root(tenant);
     if (lock < 0)
         return not_written(tenant, problem);
-    bool exists = tenant_exists(tenant), fits = exists && is_of_job(tenant, uuid, &wanted);
+    bool exists = tenant_exists(tenant), fits = exists && is_of_job(tenant, uuid);
     bool made = (!exists || fits || remove_old(tenant, problem)) &&
-                (fits ? raise(tenant, &wanted, problem) : make(tenant, uuid, wanted, problem));
+                (fits ? raise_limits(tenant, &wanted, problem) : make(tenant, uuid, wanted, problem));
     clear_scratch(tenant);
     close(lock);
     return made;
-}
-
-bool tenant_card(const struct tenant *tenant, char uuid[41], unsigned *seat, struct problem *problem)
-{
-    struct partage_limits limits;
-    char path[PATH_BYTES], target[PATH_BYTES];
-    tenant_path(tenant, "seats-0", path);
-    ssize_t bytes = readlink(path, target, sizeof target - 1);
-    target[bytes < 0 ? 0 : bytes] = '\0';
-    const char *name = strrchr(target, '/');
-    tenant_path(tenant, "limits", path);
-    if (!name || strlen(name) != 41 || !file_read(path, &limits, sizeof limits) ||
-        limits.magic != PARTAGE_LIMITS_MAGIC || limits.version != PARTAGE_VERSION || limits.cards != 1 ||
-        limits.card[0].seat >= PARTAGE_SEATS)
-        return refuse(problem, "%s is damaged; end the job and start it again", path);
-    strcpy(uuid, name + 1);
-    *seat = limits.card[0].seat;
-    return true;
 }
