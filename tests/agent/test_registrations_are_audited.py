@@ -63,6 +63,8 @@ async def watched(node: kubelets.Node) -> AsyncIterator[Watched]:
     await node.kubelet.start()
     async with node.running(*made.plugins):
         await until(lambda: made.registered)
+        for plugin in made.plugins:
+            await node.kubelet.endpoint(plugin.resource)  # it has the list, and counts by it
         auditing_task = asyncio.create_task(made.auditor.run())
         yield made
         assert not auditing_task.done()
