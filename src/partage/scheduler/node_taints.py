@@ -80,7 +80,7 @@ class NodeTaints:
             await self._due.wait()
             self._due.clear()
             names, self._names = self._names, {}
-            # Who does not lead forgets: a replica reads all nodes once more when it begins to.
+            # A replica that does not lead forgets them: it reads all nodes again when it begins to.
             failed = [n for n in names if self._leading() and not await self._settled(n)]
             if failed:
                 await asyncio.sleep(_PAUSE_S)
@@ -103,7 +103,9 @@ class NodeTaints:
             log.debug("node %s changed meanwhile; trying again: %s", name, error)
             return False
         except kube_errors.KubeError as error:
-            log.warning("node %s has not the taints of its mode; trying again: %s", name, error)
+            log.warning(
+                "node %s does not have the taints of its mode; trying again: %s", name, error
+            )
             return False
         return True
 
