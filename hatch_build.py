@@ -5,7 +5,8 @@ platform, and its tag says so. Where they cannot be built, for want of a compile
 wheel is made without them and fits every platform: whoever only schedules needs no fence. That
 must not happen unseen to a release or an image, so PARTAGE_REQUIRE_NATIVE=1 makes it an error.
 
-PARTAGE_RELEASE_FOR=x86_64 (or aarch64) builds with the release compiler; `make wheels` does that.
+PARTAGE_RELEASE_FOR=x86_64 (or aarch64) builds with the release compiler; `make wheels` and `make
+image` do that. What it built stays in build/release, so that the next wheel compiles what changed.
 """
 
 import contextlib
@@ -25,6 +26,7 @@ from native import compilers, parts
 
 REQUIRE_NATIVE = "PARTAGE_REQUIRE_NATIVE"
 RELEASE_FOR = "PARTAGE_RELEASE_FOR"
+RELEASE = Path(__file__).parent / "build" / "release"
 
 
 class NativeParts(BuildHookInterface[Any]):
@@ -53,7 +55,8 @@ class NativeParts(BuildHookInterface[Any]):
     def _fill(
         self, build_data: dict[str, Any], compiler: compilers.Compiler, platform: str
     ) -> None:
-        lib = Path(self._scratch.name)
+        machine = os.environ.get(RELEASE_FOR)
+        lib = RELEASE / machine if machine else Path(self._scratch.name)
         _build(lib, compiler)
         build_data["force_include"] |= _contents(lib)
         build_data |= {"tag": f"py3-none-{platform}", "pure_python": False}

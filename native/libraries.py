@@ -132,7 +132,8 @@ def simcuda(out: Path, compiler: Compiler) -> None:
             own = [*(source / part).glob("*.c"), *generated.glob(f"{part}_*.c")]
             compiler.link(
                 stage / name,
-                [*common, *sorted(own)],
+                # By name: in order of folders, two checkouts would get different libraries.
+                [*common, *sorted(own, key=lambda file: file.name)],
                 *includes,
                 *HIDDEN,
                 "-shared",

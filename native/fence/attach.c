@@ -30,10 +30,13 @@ int fence_current = FENCE_UNKNOWN;
 const struct partage_limits *fence_limits;
 struct partage_region *fence_region;
 struct partage_seat *fence_seats[PARTAGE_CARDS];
+const struct partage_group_limits *fence_group_limits;
+struct partage_group_region *fence_group_region;
 const uint32_t *fence_gate = &gate_shut;
 
 static int attaching; /* see firsts.h */
 static char folder[PATH_BYTES];
+static bool fixed; /* the folder is the one at the fixed path */
 static struct stat region_file;
 static char reason[REASON_BYTES];
 static int broken = FENCE_CLOSED;
@@ -81,7 +84,7 @@ static void *map(int file, const char *path, size_t size, uint64_t magic, int pr
     void *mapped = mmap(NULL, about.st_size, protection, MAP_SHARED, file, 0);
     if (mapped == MAP_FAILED)
         return fence_break("cannot be mapped", path), NULL;
-    const struct partage_limits *header = mapped; /* all three begin alike */
+    const struct partage_limits *header = mapped; /* all files begin alike */
     if (header->magic != magic)
         fence_break("is not the file that its name says", path);
     else if (header->version != PARTAGE_VERSION || header->size != size ||
@@ -93,7 +96,7 @@ static void *map(int file, const char *path, size_t size, uint64_t magic, int pr
     return NULL;
 }
 
-static bool trusted(int file, bool fixed)
+static bool trusted(int file)
 {
     struct stat about;
     if (fstat(file, &about) || about.st_mode & (S_IWGRP | S_IWOTH))
@@ -101,21 +104,27 @@ static bool trusted(int file, bool fixed)
     return about.st_uid == 0 || (!fixed && about.st_uid == geteuid());
 }
 
-static bool attach_limits(int file, const char *path, bool fixed)
+/* What the node side wrote, or NULL with the reason set. */
+static const void *map_trusted(int file, const char *path, size_t size, uint64_t magic)
 {
+    const void *mapped = NULL;
     if (file < 0)
-        return fence_break("cannot be read", path), false;
-    if (!trusted(file, fixed))
+        return fence_break("cannot be read", path), NULL;
+    if (!trusted(file))
         fence_break("could have been written by somebody else than root or its owner", path);
-    else
-        fence_limits = map(file, path, sizeof *fence_limits, PARTAGE_LIMITS_MAGIC, PROT_READ);
+    else if ((mapped = map(file, path, size, magic, PROT_READ)))
+        fence_seal(mapped, size);
     close(file);
+    return mapped;
+}
+
+static bool attach_limits(int file, const char *path)
+{
+    fence_limits = map_trusted(file, path, sizeof *fence_limits, PARTAGE_LIMITS_MAGIC);
     if (fence_limits && fence_limits->cards > PARTAGE_CARDS) {
         fence_break("names more cards than there can be", path);
         fence_limits = NULL;
     }
-    if (fence_limits)
-        fence_seal(fence_limits, sizeof *fence_limits);
     return fence_limits;
 }
 
@@ -138,18 +147,18 @@ static bool find_limits(void)
 {
     const char *path = FIXED_PATH;
     int file = open_limits(path);
-    bool fixed = file >= 0 || (errno != ENOENT && errno != ENOTDIR);
+    fixed = file >= 0 || (errno != ENOENT && errno != ENOTDIR);
     if (!fixed && !(path = named_path()))
         return false;
     strcpy(folder, path);
     *strrchr(folder, '/') = '\0';
-    return attach_limits(fixed ? file : open_limits(path), path, fixed);
+    return attach_limits(fixed ? file : open_limits(path), path);
 }
 
-static int open_beside(const char *name, char path[PATH_BYTES + 24])
+static int open_beside(const char *name, int flags, char path[PATH_BYTES + 24])
 {
     snprintf(path, PATH_BYTES + 24, "%s/%s", folder, name);
-    return open(path, O_RDWR | O_CLOEXEC);
+    return open(path, flags | O_CLOEXEC);
 }
 
 /* The file that is mapped, and not another one that was put in its place. */
@@ -163,7 +172,7 @@ bool fence_is_region(int file)
 int fence_open_region(void)
 {
     char path[PATH_BYTES + 24];
-    int file = open_beside("region", path);
+    int file = open_beside("region", O_RDWR, path);
     if (file < 0 || fence_is_region(file))
         return file;
     close(file);
@@ -181,16 +190,48 @@ int fence_open_mark(const char *name)
     return open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 }
 
-static bool attach_region(void)
+static void *map_written(const char *name, size_t size, uint64_t magic, struct stat *about)
 {
     char path[PATH_BYTES + 24];
-    int file = open_beside("region", path);
+    int file = open_beside(name, O_RDWR, path);
     if (file < 0)
-        return fence_break("cannot be opened for writing", path), false;
-    fence_region = map(file, path, sizeof *fence_region, PARTAGE_REGION_MAGIC, PROT_READ | PROT_WRITE);
-    fstat(file, &region_file);
+        return fence_break("cannot be opened for writing", path), NULL;
+    void *mapped = map(file, path, size, magic, PROT_READ | PROT_WRITE);
+    fstat(file, about);
     close(file);
+    return mapped;
+}
+
+static bool attach_region(void)
+{
+    fence_region = map_written("region", sizeof *fence_region, PARTAGE_REGION_MAGIC, &region_file);
     return fence_region;
+}
+
+/* Where nothing is mounted over it, the file at the fixed path is empty: there is no group. */
+static bool is_empty(int file)
+{
+    struct stat about;
+    return !fstat(file, &about) && !about.st_size;
+}
+
+/* A process that has no group is held to what its tenant has. */
+static bool attach_group(void)
+{
+    struct stat about;
+    char path[PATH_BYTES + 24];
+    int file = open_beside("group-limits", O_RDONLY, path);
+    if (file < 0 && errno == ENOENT)
+        return true;
+    if (file >= 0 && is_empty(file))
+        return close(file), true;
+    const struct partage_group_limits *limits =
+        map_trusted(file, path, sizeof *limits, PARTAGE_GROUP_LIMITS_MAGIC);
+    fence_group_region = limits ? map_written("group-region", sizeof *fence_group_region,
+                                              PARTAGE_GROUP_REGION_MAGIC, &about)
+                                : NULL;
+    fence_group_limits = fence_group_region ? limits : NULL;
+    return fence_group_limits;
 }
 
 int fence_open_seat(int card, unsigned number, int flags)
@@ -238,13 +279,14 @@ static void forked(void)
 
 static bool attach_files(void)
 {
-    static bool tried;
-    if (!tried && find_limits() && attach_region()) {
+    static bool tried, attached;
+    if (!tried && find_limits() && attach_region() && attach_group()) {
         attach_seats();
         pthread_atfork(NULL, NULL, forked);
+        attached = true;
     }
     tried = true;
-    return fence_region;
+    return attached;
 }
 
 bool fence_attach_files(void)

@@ -11,7 +11,7 @@ APART static CUresult refuse(int card)
         return fence_refusal(state);
     if (card < 0)
         return CUDA_ERROR_INVALID_DEVICE;
-    __atomic_add_fetch(&fence_region->card[card].refused, 1, __ATOMIC_RELAXED);
+    quota_refused(card);
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 

@@ -43,6 +43,8 @@ extern int fence_current;                  /* one of enum fence_state */
 extern const struct partage_limits *fence_limits; /* read-only; the node side changes it */
 extern struct partage_region *fence_region;
 extern struct partage_seat *fence_seats[PARTAGE_CARDS]; /* its own; NULL: none could be had */
+extern const struct partage_group_limits *fence_group_limits; /* NULL: the process has no group */
+extern struct partage_group_region *fence_group_region;
 extern const uint32_t *fence_gate;         /* 0 there: a launch may pass without a look */
 
 APART int fence_attach(void);
@@ -100,12 +102,14 @@ void slots_forked(void); /* the child has no memory on any card and needs a slot
 
 bool quota_take(int card, uint64_t bytes); /* false: over the quota */
 void quota_taken(int card); /* and the driver gave it */
+void quota_refused(int card); /* counts that somebody was told so */
 void quota_give(int card, uint64_t bytes);
 /* For what leaves the ledger after `owner` was asked of slot_owner(): if all was counted again since,
  * it may not have been counted any more. */
 void quota_give_of(uint64_t owner, int card, uint64_t bytes);
 void quota_add(int card, uint64_t bytes); /* what the process has already */
 uint64_t quota_added(int card); /* to be said after a slot grew; a number that nobody else gets */
+/* As a program is shown them: of its group where that leaves less than the tenant. */
 uint64_t quota_used(int card);
 uint64_t quota_limit(int card);
 

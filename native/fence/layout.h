@@ -12,6 +12,8 @@
 #define PARTAGE_LIMITS_MAGIC 0x314d494c47525450ull
 #define PARTAGE_REGION_MAGIC 0x3147455247525450ull
 #define PARTAGE_SEAT_MAGIC 0x3141455347525450ull
+#define PARTAGE_GROUP_LIMITS_MAGIC 0x314c505247525450ull
+#define PARTAGE_GROUP_REGION_MAGIC 0x3152505247525450ull
 #define PARTAGE_MODE_NONE 0x0u
 #define PARTAGE_MODE_FIXED 0x1u
 #define PARTAGE_MODE_BURST 0x2u
@@ -35,7 +37,7 @@ static_assert(sizeof(struct partage_limits_card) == 56, "no gaps");
 
 /* Written by the node side, mapped read-only by the tenant. */
 struct partage_limits {
-    uint64_t magic; /* which of the three files this is */
+    uint64_t magic; /* which of the files this is */
     uint32_t version; /* VERSION of the writer */
     uint32_t size; /* of the whole file in bytes */
     uint32_t cards; /* how many of card[] are filled */
@@ -63,13 +65,13 @@ static_assert(sizeof(struct partage_region_card) == 64, "no gaps");
 struct partage_region_slot {
     uint64_t owner; /* drawn anew at each attach; 0: free */
     int32_t pid; /* in the process's own pid namespace */
-    uint32_t reserved; /* 0 */
+    uint32_t group; /* the number of its group; 0: none */
 };
 static_assert(sizeof(struct partage_region_slot) == 16, "no gaps");
 
 /* Written by the tenant's processes. */
 struct partage_region {
-    uint64_t magic; /* which of the three files this is */
+    uint64_t magic; /* which of the files this is */
     uint32_t version; /* VERSION of the writer */
     uint32_t size; /* of the whole file in bytes */
     uint32_t slots_used; /* no slot at or above this was ever taken */
@@ -83,7 +85,7 @@ static_assert(sizeof(struct partage_region) == 148672, "no gaps");
 
 /* What the other tenants of a card may know of one. */
 struct partage_seat {
-    uint64_t magic; /* which of the three files this is */
+    uint64_t magic; /* which of the files this is */
     uint32_t version; /* VERSION of the writer */
     uint32_t size; /* of the whole file in bytes */
     uint8_t uuid[16]; /* of the card */
@@ -95,3 +97,40 @@ struct partage_seat {
     uint64_t reserved[3]; /* 0 */
 };
 static_assert(sizeof(struct partage_seat) == 96, "no gaps");
+
+/* What a group may use of one card of its tenant. */
+struct partage_group_limits_card {
+    uint64_t memory_bytes; /* quota of all processes of the group together */
+    uint32_t share; /* of the card's time, in millionths, at most; 0: the tenant's */
+    uint32_t reserved; /* 0 */
+};
+static_assert(sizeof(struct partage_group_limits_card) == 16, "no gaps");
+
+/* Written by the node side, mapped read-only by the group. */
+struct partage_group_limits {
+    uint64_t magic; /* which of the files this is */
+    uint32_t version; /* VERSION of the writer */
+    uint32_t size; /* of the whole file in bytes */
+    uint32_t number; /* of the group, not 0; its slots have it */
+    uint32_t reserved; /* 0 */
+    struct partage_group_limits_card card[16]; /* in the order of the tenant's limits */
+};
+static_assert(sizeof(struct partage_group_limits) == 280, "no gaps");
+
+/* What a group did with one card, over all its processes. */
+struct partage_group_region_card {
+    uint64_t peak_bytes; /* most that was in use at once */
+    uint64_t refused; /* allocations refused because of a quota */
+    uint64_t paid_until_ns; /* CLOCK_MONOTONIC until which the share is used up */
+    uint64_t reserved; /* 0 */
+};
+static_assert(sizeof(struct partage_group_region_card) == 32, "no gaps");
+
+/* Written by the group's processes. */
+struct partage_group_region {
+    uint64_t magic; /* which of the files this is */
+    uint32_t version; /* VERSION of the writer */
+    uint32_t size; /* of the whole file in bytes */
+    struct partage_group_region_card card[16];
+};
+static_assert(sizeof(struct partage_group_region) == 528, "no gaps");

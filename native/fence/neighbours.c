@@ -23,6 +23,7 @@ enum {
     UNKNOWN_NS = 100 * 1000 * 1000, /* how long work counts as going on whose cost is not known */
     FURTHEST_NS = 2000 * 1000 * 1000,
     TRY_ALL_EVERY_NS = 1000 * 1000 * 1000,
+    TRY_NEXT_EVERY_NS = 1000 * 1000, /* a seat is made before its tenant's first program is started */
     GRACE_NS = 100 * 1000 * 1000, /* after the work of those who go first */
     WANTS_NOW_NS = 5 * 1000 * 1000, /* since it last said so */
     RISE_SHIFT = 2, /* of what more is left, a quarter each time; less is followed at once */
@@ -47,7 +48,7 @@ static pthread_mutex_t looking = PTHREAD_MUTEX_INITIALIZER;
 static struct view views[PARTAGE_CARDS];
 static struct outlook outlooks[PARTAGE_CARDS];
 static struct firsts firsts[PARTAGE_CARDS];
-static uint64_t tried_all_ns[PARTAGE_CARDS];
+static uint64_t tried_all_ns[PARTAGE_CARDS], tried_next_ns[PARTAGE_CARDS];
 static unsigned known_seats[PARTAGE_CARDS]; /* none that was ever seen is at or above this */
 static uint64_t told_ns[PARTAGE_CARDS], finished_ns[PARTAGE_CARDS]; /* of this process */
 
@@ -95,16 +96,23 @@ static void add(struct view *view, const struct partage_seat *seat)
     view->wanted_ns = later(view->wanted_ns, seat->wanted_ns);
 }
 
+static bool is_due(uint64_t *last_ns, uint64_t now, uint64_t every_ns)
+{
+    bool due = now - *last_ns > every_ns;
+    *last_ns = due ? now : *last_ns;
+    return due;
+}
+
 /* The node side gives away the lowest free seat, so a new one is rarely more than one further than
  * those known, one's own among them; all are tried at first and once in a while. */
 static struct view look(int card)
 {
     struct view view = {.looked_ns = now_ns()};
     struct partage_seat seat;
-    bool all = view.looked_ns - tried_all_ns[card] > TRY_ALL_EVERY_NS;
-    tried_all_ns[card] = all ? view.looked_ns : tried_all_ns[card];
-    for (unsigned number = 0; number < PARTAGE_SEATS && (all || number <= known_seats[card]);
-         number++) {
+    bool all = is_due(&tried_all_ns[card], view.looked_ns, TRY_ALL_EVERY_NS);
+    bool next = is_due(&tried_next_ns[card], view.looked_ns, TRY_NEXT_EVERY_NS);
+    unsigned end = all ? PARTAGE_SEATS : known_seats[card] + next;
+    for (unsigned number = 0; number < PARTAGE_SEATS && number < end; number++) {
         bool own = number == fence_limits->card[card].seat;
         if (!own && !read_seat(card, number, &seat))
             continue;

@@ -83,6 +83,24 @@ static uint64_t after_others(int card, uint64_t now)
     return others > room ? others : room;
 }
 
+/* Until when a share is used up. */
+static uint64_t paid_up(uint64_t *paid_until, uint32_t share, uint64_t now)
+{
+    uint64_t paid = __atomic_load_n(paid_until, __ATOMIC_RELAXED);
+    uint64_t furthest = now + price(LARGEST_DEBT_NS, larger(share, LEAST_SHARE));
+    if (unlikely(paid > furthest)) /* of another boot, or written by hand */
+        __atomic_compare_exchange_n(paid_until, &paid, furthest, false, __ATOMIC_RELAXED,
+                                    __ATOMIC_RELAXED);
+    return paid < furthest ? paid : furthest;
+}
+
+/* The share of this process's group, within that of the tenant; 0: it has none of its own. */
+static uint32_t group_share(int card)
+{
+    uint32_t share = fence_group_limits ? fence_group_limits->card[card].share : 0;
+    return share ? larger(share, LEAST_SHARE) : 0;
+}
+
 /* When the launch may go, as far as is known; not later than `now` if it may go now. */
 static uint64_t turn(int card, uint64_t now)
 {
@@ -93,14 +111,28 @@ static uint64_t turn(int card, uint64_t now)
         return after;
     if (!limited(card))
         return now;
-    uint64_t *paid_until = &fence_region->card[card].paid_until_ns;
+    uint64_t paid = paid_up(&fence_region->card[card].paid_until_ns,
+                            read32(&fence_limits->card[card].share), now);
+    uint32_t of_group = group_share(card);
+    uint64_t group_paid =
+        of_group ? paid_up(&fence_group_region->card[card].paid_until_ns, of_group, now) : 0;
+    return group_paid > paid ? group_paid : paid;
+}
+
+/* Two of a group may come to the same turn: then both pay, and the next one waits for both. */
+static void pay_for_group(int card, const struct work *work, uint64_t now, uint64_t quiet_ns)
+{
+    uint32_t share = group_share(card);
+    if (likely(!share))
+        return;
+    uint64_t own_price = price(work->charged_ns, share), from;
+    uint64_t make_up = (own_price > MAKE_UP_NS ? own_price : MAKE_UP_NS) + quiet_ns;
+    uint64_t *paid_until = &fence_group_region->card[card].paid_until_ns;
     uint64_t paid = __atomic_load_n(paid_until, __ATOMIC_RELAXED);
-    uint64_t furthest = now + price(LARGEST_DEBT_NS, larger(read32(&fence_limits->card[card].share),
-                                                             LEAST_SHARE));
-    if (unlikely(paid > furthest)) /* of another boot, or written by hand */
-        __atomic_compare_exchange_n(paid_until, &paid, furthest, false, __ATOMIC_RELAXED,
-                                    __ATOMIC_RELAXED);
-    return paid < furthest ? paid : furthest;
+    do
+        from = paid + make_up > now ? paid : now - make_up;
+    while (!__atomic_compare_exchange_n(paid_until, &paid, from + own_price, true, __ATOMIC_RELAXED,
+                                        __ATOMIC_RELAXED));
 }
 
 /* Pays; false: another thread or process was faster, and it is no longer our turn. What was spent
@@ -118,8 +150,11 @@ static bool pay(struct work *work, uint64_t now, uint64_t quiet_ns)
     if (paid > now)
         return false;
     uint64_t from = paid + make_up > now ? paid : now - make_up;
-    return __atomic_compare_exchange_n(paid_until, &paid, from + own_price, false, __ATOMIC_RELAXED,
-                                       __ATOMIC_RELAXED);
+    if (!__atomic_compare_exchange_n(paid_until, &paid, from + own_price, false, __ATOMIC_RELAXED,
+                                     __ATOMIC_RELAXED))
+        return false;
+    pay_for_group(card, work, now, quiet_ns);
+    return true;
 }
 
 static void wait_until(uint64_t wake_ns, uint64_t now)
@@ -182,8 +217,11 @@ static void move_paid(uint64_t *paid_until, int64_t more_ns, uint32_t at_rate)
 int64_t pace_correct(int card, int64_t more_ns, bool was_known, uint32_t at_rate)
 {
     struct partage_region_card *seen = &fence_region->card[card];
+    uint32_t of_group = group_share(card);
     if (limited(card))
         move_paid(&seen->paid_until_ns, more_ns, at_rate);
+    if (unlikely(of_group && limited(card)))
+        move_paid(&fence_group_region->card[card].paid_until_ns, more_ns, of_group);
     __atomic_add_fetch(&seen->busy_ns, (uint64_t)more_ns, __ATOMIC_RELAXED);
     return neighbours_tell_correction(card, more_ns, was_known);
 }

@@ -134,7 +134,7 @@ CUresult pool_refuse(const struct pool *pool)
     if (pool && pool->card < 0)
         return CUDA_ERROR_INVALID_DEVICE;
     if (pool)
-        __atomic_add_fetch(&fence_region->card[pool->card].refused, 1, __ATOMIC_RELAXED);
+        quota_refused(pool->card);
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 

@@ -1,4 +1,5 @@
-/* One quota for each card over all processes of the tenant, kept without any lock.
+/* One quota for each card over all processes of the tenant, kept without any lock; and a smaller one
+ * over those of a group, for tenants that have groups.
  *
  * To take: add to one's own slot, then sum all slots; over the limit, subtract and say no. Two
  * processes that take at once both see the other's addition or at least one of them does, so the
@@ -10,7 +11,10 @@
  * A sum over many slots takes its time, so a thread remembers what the others had, and the number
  * of `additions` that its sum was made under. Whoever has added to a slot raises that number before
  * it sums. While the number stands, the others have what they had or less; and whoever has added
- * since then has yet to sum, and will see the addition of this process. */
+ * since then has yet to sum, and will see the addition of this process.
+ *
+ * The quota of a group is a second sum over the same slots, those of its number, under the same
+ * rules: a process is in its group before it has anything. */
 #define _GNU_SOURCE
 #include "fence.h"
 #include <time.h>
@@ -23,8 +27,9 @@ static __thread struct memory {
     int16_t card;
     int16_t slot; /* which is not among the others */
     uint64_t additions;
-    uint64_t others_bytes;
-    uint64_t total_bytes; /* when something was taken, if that is more than the peak; else 0 */
+    struct amounts {
+        uint64_t tenant_bytes, group_bytes;
+    } others, totals; /* totals: when something was taken, if one is above its peak; else 0 */
 } remembered[REMEMBERED];
 
 _Static_assert(PARTAGE_SLOTS <= INT16_MAX, "a slot's number fits");
@@ -37,15 +42,57 @@ static uint64_t sum(const uint64_t *used, uint32_t begin, uint32_t end)
     return total;
 }
 
+APART static uint64_t sum_of_group(const uint64_t *used, uint32_t end, int mine)
+{
+    uint64_t total = 0;
+    for (uint32_t slot = 0; slot < end; slot++)
+        if ((int)slot != mine && __atomic_load_n(&fence_region->slot[slot].group, __ATOMIC_SEQ_CST) ==
+                                     fence_group_limits->number)
+            total += __atomic_load_n(&used[slot], __ATOMIC_SEQ_CST);
+    return total;
+}
+
 /* Of all slots but one; -1: of all. */
-static uint64_t sum_without(int card, int mine)
+static struct amounts sum_without(int card, int mine)
 {
     const uint64_t *used = fence_region->used_bytes[card];
     uint32_t slots = __atomic_load_n(&fence_region->slots_used, __ATOMIC_SEQ_CST);
     uint32_t end = slots < PARTAGE_SLOTS ? slots : PARTAGE_SLOTS;
-    return mine < 0 ? sum(used, 0, end)
-                    : sum(used, 0, (uint32_t)mine) + sum(used, (uint32_t)mine + 1, end);
+    uint64_t tenant = mine < 0 ? sum(used, 0, end)
+                               : sum(used, 0, (uint32_t)mine) + sum(used, (uint32_t)mine + 1, end);
+    return (struct amounts){tenant, fence_group_limits ? sum_of_group(used, end, mine) : 0};
 }
+
+static struct amounts plus(struct amounts amounts, uint64_t bytes)
+{
+    return (struct amounts){amounts.tenant_bytes + bytes,
+                            fence_group_limits ? amounts.group_bytes + bytes : 0};
+}
+
+static bool within(struct amounts amounts, struct amounts most)
+{
+    return amounts.tenant_bytes <= most.tenant_bytes && amounts.group_bytes <= most.group_bytes;
+}
+
+static struct amounts limits_of(int card)
+{
+    return (struct amounts){
+        __atomic_load_n(&fence_limits->card[card].memory_bytes, __ATOMIC_RELAXED),
+        fence_group_limits ? fence_group_limits->card[card].memory_bytes : 0,
+    };
+}
+
+static struct amounts peaks_of(int card)
+{
+    return (struct amounts){
+        __atomic_load_n(&fence_region->card[card].peak_bytes, __ATOMIC_RELAXED),
+        fence_group_region
+            ? __atomic_load_n(&fence_group_region->card[card].peak_bytes, __ATOMIC_RELAXED)
+            : 0,
+    };
+}
+
+static uint64_t smaller(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
 uint64_t quota_added(int card)
 {
@@ -54,32 +101,49 @@ uint64_t quota_added(int card)
 
 uint64_t quota_limit(int card)
 {
-    return card < 0 ? 0 : __atomic_load_n(&fence_limits->card[card].memory_bytes, __ATOMIC_RELAXED);
+    if (card < 0)
+        return 0;
+    struct amounts limits = limits_of(card);
+    return fence_group_limits ? smaller(limits.tenant_bytes, limits.group_bytes) : limits.tenant_bytes;
 }
 
-static void note_peak(int card, uint64_t total)
+void quota_refused(int card)
 {
-    uint64_t *peak = &fence_region->card[card].peak_bytes;
+    __atomic_add_fetch(&fence_region->card[card].refused, 1, __ATOMIC_RELAXED);
+    if (fence_group_region)
+        __atomic_add_fetch(&fence_group_region->card[card].refused, 1, __ATOMIC_RELAXED);
+}
+
+static void raise_to(uint64_t *peak, uint64_t total)
+{
     uint64_t seen = __atomic_load_n(peak, __ATOMIC_RELAXED);
     while (seen < total && !__atomic_compare_exchange_n(peak, &seen, total, true, __ATOMIC_RELAXED,
                                                         __ATOMIC_RELAXED))
         ;
 }
 
+static void note_peak(int card, struct amounts totals)
+{
+    raise_to(&fence_region->card[card].peak_bytes, totals.tenant_bytes);
+    if (fence_group_region)
+        raise_to(&fence_group_region->card[card].peak_bytes, totals.group_bytes);
+}
+
 /* A program that tries sizes until one fits has not had those that the driver refused; and a sum of
  * now may count what somebody else is about to be refused. So the peak is not above either. */
 APART static void note_taken(struct memory *memory)
 {
-    uint64_t now = sum_without(memory->card, -1), then = memory->total_bytes;
-    memory->total_bytes = 0;
-    note_peak(memory->card, now < then ? now : then);
+    struct amounts now = sum_without(memory->card, -1), then = memory->totals;
+    memory->totals = (struct amounts){0};
+    note_peak(memory->card, (struct amounts){smaller(now.tenant_bytes, then.tenant_bytes),
+                                             smaller(now.group_bytes, then.group_bytes)});
 }
 
 static struct memory *memory_of(int card)
 {
     struct memory *memory = &remembered[card % REMEMBERED];
     if (unlikely(memory->card != card)) {
-        if (memory->total_bytes)
+        if (memory->totals.tenant_bytes)
             note_taken(memory);
         *memory = (struct memory){.card = (int16_t)card, .slot = -1};
     }
@@ -89,24 +153,22 @@ static struct memory *memory_of(int card)
 /* Within the peak too: the others may have less by now, and a peak is not noted by guess. */
 static bool fits_as_remembered(const struct memory *memory, int card, int slot, uint64_t own_bytes)
 {
-    uint64_t most = own_bytes + memory->others_bytes;
+    struct amounts most = plus(memory->others, own_bytes);
     return memory->slot == slot &&
            memory->additions ==
                __atomic_load_n(&fence_region->additions[card], __ATOMIC_SEQ_CST) &&
-           most <= quota_limit(card) &&
-           most <= __atomic_load_n(&fence_region->card[card].peak_bytes, __ATOMIC_RELAXED);
+           within(most, limits_of(card)) && within(most, peaks_of(card));
 }
 
 static bool fits(struct memory *memory, int card, int slot, uint64_t own_bytes)
 {
     memory->slot = (int16_t)slot;
     memory->additions = quota_added(card);
-    memory->others_bytes = sum_without(card, slot);
-    uint64_t total = own_bytes + memory->others_bytes;
-    if (unlikely(total > quota_limit(card)))
+    memory->others = sum_without(card, slot);
+    struct amounts totals = plus(memory->others, own_bytes);
+    if (unlikely(!within(totals, limits_of(card))))
         return false;
-    bool higher = total > __atomic_load_n(&fence_region->card[card].peak_bytes, __ATOMIC_RELAXED);
-    memory->total_bytes = higher ? total : 0;
+    memory->totals = within(totals, peaks_of(card)) ? (struct amounts){0} : totals;
     return true;
 }
 
@@ -135,7 +197,7 @@ static void wait_a_little(int attempt, int slot)
 static bool worth_another(int card, uint64_t bytes, int attempt)
 {
     return attempt < ATTEMPTS ||
-           (attempt < 8 * ATTEMPTS && sum_without(card, -1) + bytes <= quota_limit(card));
+           (attempt < 8 * ATTEMPTS && within(plus(sum_without(card, -1), bytes), limits_of(card)));
 }
 
 APART static bool take_after_others(int card, uint64_t bytes)
@@ -155,7 +217,7 @@ APART static bool take_after_others(int card, uint64_t bytes)
 void quota_taken(int card)
 {
     struct memory *memory = card < 0 ? NULL : &remembered[card % REMEMBERED];
-    if (unlikely(memory && memory->card == card && memory->total_bytes))
+    if (unlikely(memory && memory->card == card && memory->totals.tenant_bytes))
         note_taken(memory);
 }
 
@@ -202,17 +264,28 @@ static bool reaped_lately(void)
     return __atomic_exchange_n(&last_tick, tick, __ATOMIC_RELAXED) == tick;
 }
 
+/* What others of the tenant have may leave a group less than its own quota does: that counts as used. */
+static uint64_t as_shown(struct amounts used, struct amounts limits)
+{
+    if (!fence_group_limits)
+        return used.tenant_bytes;
+    uint64_t limit = smaller(limits.tenant_bytes, limits.group_bytes);
+    uint64_t left = limits.tenant_bytes > used.tenant_bytes ? limits.tenant_bytes - used.tenant_bytes : 0;
+    uint64_t gone = limit > left ? limit - left : 0;
+    return gone > used.group_bytes ? gone : used.group_bytes;
+}
+
 /* For showing: the dead count nothing (a few milliseconds later at most). */
 uint64_t quota_used(int card)
 {
     if (card < 0)
         return 0;
     int mine = slot_kept();
-    uint64_t others = sum_without(card, mine);
+    struct amounts others = sum_without(card, mine);
     uint64_t own = mine < 0 ? 0 : __atomic_load_n(&fence_region->used_bytes[card][mine], __ATOMIC_RELAXED);
-    if (others && !reaped_lately()) {
+    if (others.tenant_bytes && !reaped_lately()) {
         slots_reap();
         others = sum_without(card, mine);
     }
-    return others + own;
+    return as_shown(plus(others, own), limits_of(card));
 }

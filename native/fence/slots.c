@@ -93,6 +93,8 @@ static uint64_t draw_owner(void)
 static void occupy(int slot)
 {
     clear_slot(slot);
+    __atomic_store_n(&fence_region->slot[slot].group, fence_group_limits ? fence_group_limits->number : 0,
+                     __ATOMIC_SEQ_CST); /* before anything is counted there */
     raise_slots_used((uint32_t)slot + 1);
     fence_region->slot[slot].pid = getpid();
     for (int card = 0; card < (int)PARTAGE_CARDS; card++)

@@ -70,11 +70,13 @@ static struct list read_list(const char *text)
     return list;
 }
 
+/* A group may have none of a card of its tenant; its programs may not even be able to open it. */
 static struct list all_cards(void)
 {
-    struct list list = {.count = fence_limits->cards};
-    for (unsigned card = 0; card < list.count; card++)
-        list.cards[card] = (uint8_t)card;
+    struct list list = {.count = 0};
+    for (unsigned card = 0; card < fence_limits->cards; card++)
+        if (!fence_group_limits || fence_group_limits->card[card].memory_bytes)
+            list.cards[list.count++] = (uint8_t)card;
     return list;
 }
 

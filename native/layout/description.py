@@ -1,15 +1,21 @@
-"""What the three shared files hold, field by field.
+"""What the shared files hold, field by field.
 
-| file   | one for each        | written by        | read by                              |
-|--------|---------------------|-------------------|--------------------------------------|
-| limits | tenant              | the node side     | the tenant (a read-only mapping)     |
-| region | tenant              | the tenant        | the node side                        |
-| seat   | tenant and card     | the tenant        | all tenants of the card              |
+| file         | one for each        | written by        | read by                              |
+|--------------|---------------------|-------------------|--------------------------------------|
+| limits       | tenant              | the node side     | the tenant (a read-only mapping)     |
+| region       | tenant              | the tenant        | the node side                        |
+| seat         | tenant and card     | the tenant        | all tenants of the card              |
+| group limits | group of a tenant   | the node side     | the group (a read-only mapping)      |
+| group region | group of a tenant   | the group         | the node side                        |
 
 The limits are a file of their own because a tenant must be able to write its region: a limit that
 lives in it could be lifted by whom it limits. Seats are how tenants of one card see each other with
 no daemon between them; they tell of time only, never of memory. They are read, not mapped, by
 others: a mapped file that its owner cuts short would kill the process that looks at it.
+
+A group is some of a tenant's processes that have less than the tenant: a step of a job. What they
+hold is in the tenant's region, each slot with the number of its group, so that both quotas are sums
+over the same words. Most tenants have no groups.
 
 Every field is naturally aligned and every word that is changed while others read it is 4 or 8
 bytes, so that a plain store is seen whole. Append only, and raise VERSION when anything moves.
@@ -23,7 +29,13 @@ CARDS = 16  # cards of one tenant
 SLOTS = 1024  # processes of one tenant that use CUDA at the same time
 SEATS = 256  # tenants of one card at the same time
 
-MAGIC = {"limits": 0x314D494C47525450, "region": 0x3147455247525450, "seat": 0x3141455347525450}
+MAGIC = {
+    "limits": 0x314D494C47525450,
+    "region": 0x3147455247525450,
+    "seat": 0x3141455347525450,
+    "group_limits": 0x314C505247525450,
+    "group_region": 0x3152505247525450,
+}
 
 MODES = {"NONE": 0, "FIXED": 1, "BURST": 2, "BEST_EFFORT": 3}
 ON_FAILURE = {"CLOSED": 0, "OPEN": 1}
@@ -52,7 +64,7 @@ class Struct:
 
 
 HEADER = (
-    Field("magic", "u64", "which of the three files this is"),
+    Field("magic", "u64", "which of the files this is"),
     Field("version", "u32", "VERSION of the writer"),
     Field("size", "u32", "of the whole file in bytes"),
 )
@@ -105,7 +117,7 @@ STRUCTS = (
         (
             Field("owner", "u64", "drawn anew at each attach; 0: free"),
             Field("pid", "i32", "in the process's own pid namespace"),
-            Field("reserved", "u32", "0"),
+            Field("group", "u32", "the number of its group; 0: none"),
         ),
     ),
     Struct(
@@ -136,5 +148,39 @@ STRUCTS = (
             Field("wanted_ns", "u64", "CLOCK_MONOTONIC at which it last wanted others to wait"),
             Field("reserved", "u64", "0", 3),
         ),
+    ),
+    Struct(
+        "group_limits_card",
+        "What a group may use of one card of its tenant",
+        (
+            Field("memory_bytes", "u64", "quota of all processes of the group together"),
+            Field("share", "u32", "of the card's time, in millionths, at most; 0: the tenant's"),
+            Field("reserved", "u32", "0"),
+        ),
+    ),
+    Struct(
+        "group_limits",
+        "Written by the node side, mapped read-only by the group",
+        (
+            *HEADER,
+            Field("number", "u32", "of the group, not 0; its slots have it"),
+            Field("reserved", "u32", "0"),
+            Field("card", "group_limits_card", "in the order of the tenant's limits", CARDS),
+        ),
+    ),
+    Struct(
+        "group_region_card",
+        "What a group did with one card, over all its processes",
+        (
+            Field("peak_bytes", "u64", "most that was in use at once"),
+            Field("refused", "u64", "allocations refused because of a quota"),
+            Field("paid_until_ns", "u64", "CLOCK_MONOTONIC until which the share is used up"),
+            Field("reserved", "u64", "0"),
+        ),
+    ),
+    Struct(
+        "group_region",
+        "Written by the group's processes",
+        (*HEADER, Field("card", "group_region_card", "", CARDS)),
     ),
 )

@@ -80,17 +80,17 @@ static bool uuid_parse(const char *text, uint8_t raw[16])
 
 static bool parse_card(struct table *table, char *words[], unsigned count)
 {
-    uint64_t index, shards;
+    uint64_t index, shares;
     if (count != 6 || table->cards == TABLE_CARDS)
         return false;
     struct table_card *card = &table->card[table->cards];
     if (!number(words[1], 65535, &index) || !uuid_parse(words[2], card->raw_uuid) ||
         !number(words[3], INT64_MAX, &card->memory_bytes) || !card->memory_bytes ||
-        !number(words[4], INT64_MAX, &card->context_bytes) || !number(words[5], 1000000, &shards) ||
+        !number(words[4], INT64_MAX, &card->context_bytes) || !number(words[5], 1000000, &shares) ||
         table_find(table, (unsigned)index))
         return false;
     card->number = (unsigned)index;
-    card->shards = (unsigned)shards;
+    card->shares = (unsigned)shares;
     strcpy(card->uuid, words[2]);
     table->cards++;
     return true;

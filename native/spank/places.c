@@ -20,22 +20,27 @@ static bool bind(const char *source, const char *target, struct problem *problem
                   source, target, strerror(errno));
 }
 
-/* Its own seat lies in the folder of all seats, which it reads. */
-static bool bind_seat(const struct tenant *tenant, struct problem *problem)
+/* Its own seats lie in the folders of all seats, which it reads. */
+static bool bind_seats(const struct tenant *tenant, const struct holding *holding, struct problem *problem)
 {
-    char uuid[41], folder[PATH_BYTES];
-    return tenant_card(tenant, uuid, problem) &&
-           path_join(folder, "%s/seats/%s", tenant->root, uuid) &&
-           bind(folder, FENCE "/seats-0", problem);
+    char folder[PATH_BYTES], target[PATH_BYTES];
+    for (unsigned card = 0; card < holding->limits.cards; card++)
+        if (!path_join(folder, "%s/seats/%s", tenant->root, holding->uuid[card]) ||
+            !path_join(target, FENCE "/seats-%u", card) || !bind(folder, target, problem))
+            return false;
+    return true;
 }
 
-static bool bind_tenant(const struct tenant *tenant, struct problem *problem)
+static bool bind_tenant(const struct tenant *tenant, const struct holding *holding, struct problem *problem)
 {
-    char limits[PATH_BYTES], region[PATH_BYTES];
+    char limits[PATH_BYTES], region[PATH_BYTES], group_limits[PATH_BYTES], group_region[PATH_BYTES];
     tenant_path(tenant, "limits", limits);
     tenant_path(tenant, "region", region);
+    group_path(tenant, "limits", group_limits);
+    group_path(tenant, "region", group_region);
     return bind(limits, FENCE "/limits", problem) && bind(region, FENCE "/region", problem) &&
-           bind_seat(tenant, problem);
+           bind(group_limits, FENCE "/group-limits", problem) &&
+           bind(group_region, FENCE "/group-region", problem) && bind_seats(tenant, holding, problem);
 }
 
 /* The driver's own file is first put behind ours, where ours looks for it. */
@@ -51,12 +56,13 @@ static bool bind_driver(const struct table *table, struct problem *problem)
     return true;
 }
 
-bool places_enter(const struct tenant *tenant, const struct table *table, struct problem *problem)
+bool places_enter(const struct tenant *tenant, const struct holding *holding, const struct table *table,
+                  struct problem *problem)
 {
     if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL))
         return refuse(problem, "the task cannot get a view of the file system of its own (%s)",
                       strerror(errno));
     return bind(table->around, AROUND, problem) &&
-           bind(table->library, FENCE "/libpartage.so", problem) && bind_tenant(tenant, problem) &&
+           bind(table->library, FENCE "/libpartage.so", problem) && bind_tenant(tenant, holding, problem) &&
            bind_driver(table, problem) && bind(table->preload, PRELOAD, problem);
 }

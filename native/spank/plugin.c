@@ -5,6 +5,7 @@
  *                                                     [userns=forbid|allow] */
 #define _GNU_SOURCE
 #include "spank.h"
+#include <slurm/slurm.h>
 #include <slurm/spank.h>
 #include <stdio.h>
 #include <string.h>
@@ -67,40 +68,49 @@ static const char *variable(spank_t spank, const char *name, char value[VALUE_BY
     return error == ESPANK_SUCCESS ? value : "a value that is too long";
 }
 
-static bool find_job(spank_t spank, struct tenant *tenant, struct problem *problem)
+static bool find_job(spank_t spank, struct tenant *tenant, uint32_t *step, struct problem *problem)
 {
     uint32_t job;
-    if (spank_get_item(spank, S_JOB_ID, &job) || spank_get_item(spank, S_JOB_UID, &tenant->uid) ||
-        spank_get_item(spank, S_JOB_GID, &tenant->gid))
+    if (spank_get_item(spank, S_JOB_ID, &job) || spank_get_item(spank, S_JOB_STEPID, step) ||
+        spank_get_item(spank, S_JOB_UID, &tenant->uid) || spank_get_item(spank, S_JOB_GID, &tenant->gid))
         return refuse(problem, "Slurm does not say whose job this is");
     tenant->job = job;
+    tenant->group = *step + 1;
     return true;
 }
 
-/* Behind the fence the job's card is the only one. Slurm counts so itself where it constrains devices,
- * else it counts all cards of the node. */
-static bool number_card(spank_t spank, struct problem *problem)
+/* Behind the fence the job's cards are the only ones. Slurm counts so itself where it constrains
+ * devices, else it counts all cards of the node. */
+static bool tell_task(spank_t spank, const struct tenant *tenant, const struct holding *holding,
+                      struct problem *problem)
 {
-    if (!spank_setenv(spank, "CUDA_VISIBLE_DEVICES", "0", 1))
-        return true;
-    return refuse(problem, "CUDA_VISIBLE_DEVICES cannot be set");
+    struct variables values;
+    if (!variables_of(tenant, holding, &values, problem))
+        return false;
+    const char *const pairs[][2] = {{"CUDA_VISIBLE_DEVICES", values.cards},
+                                    {"PARTAGE_NAME", values.name},
+                                    {"PARTAGE_FENCE", "hook"},
+                                    {"PARTAGE_MEMORY_BYTES", values.memory},
+                                    {"PARTAGE_COMPUTE_PERCENT", values.percent}};
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
+        if (*pairs[i][1] ? spank_setenv(spank, pairs[i][0], pairs[i][1], 1) != ESPANK_SUCCESS
+                         : (spank_unsetenv(spank, pairs[i][0]), false))
+            return refuse(problem, "%s cannot be set", pairs[i][0]);
+    return true;
 }
 
 static bool fence_tenant(spank_t spank, const struct settings *settings, const struct tenant *tenant,
-                         const struct request *request, struct problem *problem)
+                         const struct request *request, bool batch, struct problem *problem)
 {
     static struct table table;
-    struct fraction fraction;
+    struct holding holding;
     if (!table_read(&table, settings->root, problem))
         return false;
-    if (request_shares(request, table.sharing)) {
-        if (!request_fraction(request, &table, &fraction, problem) ||
-            !tenant_make(tenant, fraction.card->uuid, fraction_limits(&fraction, settings->compute), problem))
-            return false;
-    } else if (!tenant_exists(tenant)) {
+    if (!request_shares(request, table.sharing) && !tenant_exists(tenant))
         return true; /* whole cards, and a variable of the user's own */
-    }
-    return places_enter(tenant, &table, problem) && number_card(spank, problem) &&
+    return step_join(tenant, request, &table, batch, settings->compute, problem) &&
+           tenant_read(tenant, &holding, problem) && places_enter(tenant, &holding, &table, problem) &&
+           tell_task(spank, tenant, &holding, problem) &&
            (!settings->confined || confinement_begin(problem));
 }
 
@@ -109,6 +119,7 @@ static bool fence_task(spank_t spank, int count, char *arguments[], struct probl
     char shards[VALUE_BYTES], percent[VALUE_BYTES], cards[VALUE_BYTES];
     struct settings settings;
     struct tenant tenant;
+    uint32_t step;
     struct request request = {
         .shards = variable(spank, "SLURM_SHARDS_ON_NODE", shards),
         .percent = variable(spank, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", percent),
@@ -119,13 +130,15 @@ static bool fence_task(spank_t spank, int count, char *arguments[], struct probl
     bool whole = !request.shards && !request.percent;
     if (!read_settings(&settings, count, arguments, problem))
         return whole; /* a slip in plugstack.conf stops those alone who need the plugin */
-    if (!find_job(spank, &tenant, problem))
+    if (!find_job(spank, &tenant, &step, problem))
         return false;
     tenant.root = settings.root;
     if (whole && !tenant_exists(&tenant))
         return true;
-    return fence_tenant(spank, &settings, &tenant, &request, problem);
+    return fence_tenant(spank, &settings, &tenant, &request, step == SLURM_BATCH_SCRIPT, problem);
 }
+
+void note(const char *text) { slurm_info("Partage: %s", text); }
 
 int slurm_spank_task_init_privileged(spank_t spank, int count, char *arguments[])
 {
@@ -135,4 +148,19 @@ int slurm_spank_task_init_privileged(spank_t spank, int count, char *arguments[]
     slurm_error("Partage: the task is not started, because its share of the card cannot be held: %s",
                 problem.text);
     return -1;
+}
+
+/* The step is over, and slurmstepd has ended all that it left: what it had within its job is free. */
+int slurm_spank_exit(spank_t spank, int count, char *arguments[])
+{
+    struct problem none;
+    struct settings settings;
+    struct tenant tenant;
+    uint32_t step;
+    if (spank_remote(spank) == 1 && read_settings(&settings, count, arguments, &none) &&
+        find_job(spank, &tenant, &step, &none)) {
+        tenant.root = settings.root;
+        group_remove(&tenant);
+    }
+    return 0;
 }

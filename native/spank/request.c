@@ -5,6 +5,8 @@
 #include <ctype.h>
 #include <string.h>
 
+enum { WHOLE_PERCENT = 100, LIST_BYTES = 256 };
+
 static bool parse(const char *text, unsigned *value)
 {
     unsigned long long sum = 0;
@@ -25,41 +27,67 @@ bool request_shares(const struct request *request, enum sharing sharing)
     return sharing == SHARING_SHARD ? request->shards != NULL : request->percent != NULL;
 }
 
-static bool find_card(const char *cards, const struct table *table, const struct table_card **card,
-                      struct problem *problem)
+static bool add_card(struct allocation *allocation, const struct table *table, const char *text,
+                     struct problem *problem)
 {
     unsigned number;
-    if (!cards || !*cards)
-        return refuse(problem, "Slurm does not say which card the job has (no SLURM_STEP_GPUS, no "
-                               "SLURM_JOB_GPUS); see `partage slurm check` on the node");
-    if (strchr(cards, ',') || strchr(cards, '-'))
-        return refuse(problem, "the job has parts of several cards (%.200s), and Slurm does not tell a "
-                               "node how much of each; ask for less than one card, or for whole cards "
-                               "(--gres=gpu:N)", cards);
-    if (!parse(cards, &number))
-        return refuse(problem, "the number of the job's card is not a number (%.200s)", cards);
-    if (!(*card = table_find(table, number)))
-        return refuse(problem, "card %u is not in the table of cards; run `partage slurm prepare` on the "
-                               "node as root", number);
+    const struct table_card *card;
+    if (!parse(text, &number))
+        return refuse(problem, "the number of the job's card is not a number (%.200s)", text);
+    if (!(card = table_find(table, number)))
+        return refuse(problem, "card %u is not in the table of cards (it may be lost, or gres.conf has changed); "
+                               "run `partage slurm prepare` on the node as root", number);
+    for (unsigned i = 0; i < allocation->cards; i++)
+        if (allocation->fraction[i].card == card)
+            return refuse(problem, "Slurm names card %u of the job twice", number);
+    if (allocation->cards == PARTAGE_CARDS)
+        return refuse(problem, "the job has parts of more than %u cards; ask for fewer", PARTAGE_CARDS);
+    allocation->fraction[allocation->cards++] = (struct fraction){.card = card};
     return true;
 }
 
-bool request_fraction(const struct request *request, const struct table *table, struct fraction *fraction,
+/* "0", or "0,1" */
+static bool find_cards(const char *cards, const struct table *table, struct allocation *allocation,
+                       struct problem *problem)
+{
+    char list[LIST_BYTES];
+    if (!cards || !*cards)
+        return refuse(problem, "Slurm does not say which card the job has (no SLURM_STEP_GPUS, no "
+                               "SLURM_JOB_GPUS); see `partage slurm check` on the node");
+    if (strlen(cards) >= sizeof list)
+        return refuse(problem, "the list of the job's cards is too long (%.200s)", cards);
+    strcpy(list, cards);
+    for (char *rest = list, *text; (text = strsep(&rest, ","));)
+        if (!add_card(allocation, table, text, problem))
+            return false;
+    return true;
+}
+
+static bool find_part(const char *text, const char *what, unsigned whole, struct fraction *fraction,
                       struct problem *problem)
 {
-    bool shards = table->sharing == SHARING_SHARD;
-    const char *text = shards ? request->shards : request->percent;
-    const char *what = shards ? "shards" : "percent";
-    if (!find_card(request->cards, table, &fraction->card, problem))
-        return false;
     if (!parse(text, &fraction->part))
         return refuse(problem, "the job's %s are not a number (%.200s)", what, text);
-    fraction->whole = shards ? fraction->card->shards : 100;
-    if (!fraction->part || fraction->part > fraction->whole)
+    fraction->whole = whole;
+    if (!fraction->part || fraction->part > whole)
         return refuse(problem, "the job has %u %s of card %u, and the card has %u; compare gres.conf with "
                                "`partage slurm check`, then run `partage slurm prepare` on the node as root",
-                      fraction->part, what, fraction->card->number, fraction->whole);
+                      fraction->part, what, fraction->card->number, whole);
     return true;
+}
+
+bool request_allocation(const struct request *request, const struct table *table,
+                        struct allocation *allocation, struct problem *problem)
+{
+    bool shards = table->sharing == SHARING_SHARD;
+    *allocation = (struct allocation){0};
+    if (!find_cards(request->cards, table, allocation, problem))
+        return false;
+    if (allocation->cards > 1)
+        return true;
+    struct fraction *only = &allocation->fraction[0];
+    return shards ? find_part(request->shards, "shards", only->card->shares, only, problem)
+                  : find_part(request->percent, "percent", WHOLE_PERCENT, only, problem);
 }
 
 struct partage_limits_card fraction_limits(const struct fraction *fraction, enum compute compute)

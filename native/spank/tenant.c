@@ -1,5 +1,9 @@
 /* The tenant of a job, made as src/partage/fence/store/tenants.py makes one: under the root's lock, in
- * a scratch folder, visible by one rename. All tasks and steps of a job on a node share one. */
+ * a scratch folder, visible by one rename. All tasks and steps of a job on a node share one.
+ *
+ * A step tells what it has itself, and not what its job has. The batch step has all that the job has on
+ * its node; elsewhere the limits are those of the steps so far, and the controller is asked when a step
+ * comes that needs more than that. */
 #define _GNU_SOURCE
 #include "spank.h"
 #include <errno.h>
@@ -10,18 +14,6 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-void tenant_path(const struct tenant *tenant, const char *name, char path[PATH_BYTES])
-{
-    path_join(path, "%s/tenants/job-%u%s%s", tenant->root, tenant->job, *name ? "/" : "", name);
-}
-
-bool tenant_exists(const struct tenant *tenant)
-{
-    char path[PATH_BYTES];
-    tenant_path(tenant, "", path);
-    return !access(path, F_OK);
-}
 
 static bool not_written(const struct tenant *tenant, struct problem *problem)
 {
@@ -60,17 +52,13 @@ static int lock_root(const struct tenant *tenant)
 
 /* ---- a new one ------------------------------------------------------------------------------ */
 
-static bool write_limits(const struct tenant *tenant, struct partage_limits_card card)
+static bool write_limits(const struct tenant *tenant, const struct holding *holding)
 {
     char path[PATH_BYTES];
-    struct partage_limits limits = {.magic = PARTAGE_LIMITS_MAGIC,
-                                    .version = PARTAGE_VERSION,
-                                    .size = sizeof limits,
-                                    .cards = 1,
-                                    .on_failure = PARTAGE_ON_FAILURE_CLOSED,
-                                    .gate = card.mode != PARTAGE_MODE_NONE};
-    limits.card[0] = card;
-    return scratch_path(tenant, "limits", path) && file_write(path, &limits, sizeof limits, 0644, 0, 0);
+    return scratch_path(tenant, "limits", path) &&
+           file_write(path, &holding->limits, sizeof holding->limits, 0644, 0, 0) &&
+           (!holding->in_full ||
+            (scratch_path(tenant, TENANT_IN_FULL, path) && file_write(path, "", 0, 0644, 0, 0)));
 }
 
 static bool write_region(const struct tenant *tenant)
@@ -84,46 +72,56 @@ static bool write_region(const struct tenant *tenant)
            file_write(path, &region, sizeof region, 0600, tenant->uid, tenant->gid);
 }
 
-static bool link_seats(const struct tenant *tenant, const char *uuid)
+static bool link_seats(const char *folder, unsigned card, const char *uuid)
 {
     char path[PATH_BYTES], target[PATH_BYTES];
-    return scratch_path(tenant, "seats-0", path) && path_join(target, "../../seats/%s", uuid) &&
+    return path_join(path, "%s/seats-%u", folder, card) && path_join(target, "../../seats/%s", uuid) &&
            !symlink(target, path);
 }
 
-static bool make(const struct tenant *tenant, const char *uuid, struct partage_limits_card card,
-                 struct problem *problem)
+/* A seat at one more card, and what the job has of it; the tenant's links are in `folder`. */
+static bool add_card(const struct tenant *tenant, struct holding *holding, const char *folder,
+                     const struct fraction *fraction, enum compute compute, struct problem *problem)
+{
+    unsigned card = holding->limits.cards;
+    if (!fraction->part)
+        return refuse(problem, "Slurm does not say how much of card %u the job has; start the job again",
+                      fraction->card->number);
+    if (card == PARTAGE_CARDS)
+        return refuse(problem, "the job has parts of more than %u cards; ask for fewer", PARTAGE_CARDS);
+    struct partage_limits_card limits = fraction_limits(fraction, compute);
+    if (!seat_take(tenant, fraction->card->uuid, limits.uuid, &limits.seat, problem))
+        return false;
+    if (!link_seats(folder, card, fraction->card->uuid))
+        return not_written(tenant, problem);
+    holding->limits.card[card] = limits;
+    holding->limits.gate |= limits.mode != PARTAGE_MODE_NONE;
+    strcpy(holding->uuid[card], fraction->card->uuid);
+    holding->limits.cards++;
+    return true;
+}
+
+static bool make(const struct tenant *tenant, const struct allocation *job, struct holding *holding,
+                 enum compute compute, struct problem *problem)
 {
     char scratch[PATH_BYTES], path[PATH_BYTES];
-    if (!scratch_path(tenant, "", scratch) || mkdir(scratch, 0700))
+    holding->limits = (struct partage_limits){.magic = PARTAGE_LIMITS_MAGIC,
+                                              .version = PARTAGE_VERSION,
+                                              .size = sizeof holding->limits,
+                                              .on_failure = PARTAGE_ON_FAILURE_CLOSED};
+    if (!scratch_path(tenant, "", scratch) || !folder_make(scratch, 0700))
         return not_written(tenant, problem);
-    if (!seat_take(tenant, uuid, card.uuid, &card.seat, problem))
-        return false;
+    for (unsigned i = 0; i < job->cards; i++)
+        if (!add_card(tenant, holding, scratch, &job->fraction[i], compute, problem))
+            return false;
     tenant_path(tenant, "", path);
-    if (!write_limits(tenant, card) || !write_region(tenant) || !link_seats(tenant, uuid) ||
-        chmod(scratch, 0755) || rename(scratch, path))
+    if (!write_limits(tenant, holding) || !write_region(tenant) || chmod(scratch, 0755) ||
+        rename(scratch, path))
         return not_written(tenant, problem);
     return true;
 }
 
 /* ---- the one of another task --------------------------------------------------------------- */
-
-bool tenant_card(const struct tenant *tenant, char uuid[41], struct problem *problem)
-{
-    struct partage_limits limits;
-    char path[PATH_BYTES], target[PATH_BYTES];
-    tenant_path(tenant, "seats-0", path);
-    ssize_t bytes = readlink(path, target, sizeof target - 1);
-    target[bytes < 0 ? 0 : bytes] = '\0';
-    const char *name = strrchr(target, '/');
-    tenant_path(tenant, "limits", path);
-    if (!name || strlen(name) != 41 || !file_read(path, &limits, sizeof limits) ||
-        limits.magic != PARTAGE_LIMITS_MAGIC || limits.version != PARTAGE_VERSION || limits.cards != 1 ||
-        limits.card[0].seat >= PARTAGE_SEATS)
-        return refuse(problem, "%s is damaged; end the job and start it again", path);
-    strcpy(uuid, name + 1);
-    return true;
-}
 
 static bool is_used(const char *region)
 {
@@ -135,14 +133,20 @@ static bool is_used(const char *region)
     return used;
 }
 
-static bool is_of_job(const struct tenant *tenant, const char *uuid)
+/* Its user's, and on no card that the job does not have. */
+static bool is_of_job(const struct tenant *tenant, const struct allocation *job, bool in_full,
+                      struct holding *holding)
 {
     struct problem none;
     struct stat about;
-    char path[PATH_BYTES], linked[41];
+    char path[PATH_BYTES];
     tenant_path(tenant, "region", path);
-    return !lstat(path, &about) && about.st_uid == tenant->uid &&
-           tenant_card(tenant, linked, &none) && !strcmp(linked, uuid);
+    if (lstat(path, &about) || about.st_uid != tenant->uid || !tenant_read(tenant, holding, &none))
+        return false;
+    unsigned common = 0;
+    for (unsigned i = 0; i < job->cards; i++)
+        common += holding_find(holding, job->fraction[i].card->uuid) >= 0;
+    return common == (in_full ? holding->limits.cards : job->cards);
 }
 
 /* What a job left that is gone: its number was used again, or it was requeued. */
@@ -160,9 +164,7 @@ static bool remove_old(const struct tenant *tenant, struct problem *problem)
     return true;
 }
 
-/* Limits grow only: a step that was given less than the job shares what the job has. */
-static bool raise_limits(const struct tenant *tenant, const struct partage_limits_card *wanted,
-                         struct problem *problem)
+static struct partage_limits *map_limits(const struct tenant *tenant)
 {
     char path[PATH_BYTES];
     tenant_path(tenant, "limits", path);
@@ -172,27 +174,122 @@ static bool raise_limits(const struct tenant *tenant, const struct partage_limit
                                    file, 0);
     if (file >= 0)
         close(file);
-    if (mapped == MAP_FAILED)
+    return mapped == MAP_FAILED ? NULL : mapped;
+}
+
+/* Programs that run see each word change; a card counts from the moment that `cards` says so. */
+static void store(struct partage_limits *mapped, const struct holding *holding)
+{
+    for (unsigned card = 0; card < holding->limits.cards; card++) {
+        const struct partage_limits_card *wanted = &holding->limits.card[card];
+        if (card >= mapped->cards)
+            mapped->card[card] = *wanted;
+        __atomic_store_n(&mapped->card[card].memory_bytes, wanted->memory_bytes, __ATOMIC_RELEASE);
+        __atomic_store_n(&mapped->card[card].share, wanted->share, __ATOMIC_RELEASE);
+    }
+    __atomic_store_n(&mapped->gate, holding->limits.gate, __ATOMIC_RELEASE);
+    __atomic_store_n(&mapped->cards, holding->limits.cards, __ATOMIC_RELEASE);
+}
+
+static void raise_card(struct partage_limits_card *card, const struct fraction *fraction, enum compute compute,
+                  bool in_full)
+{
+    struct partage_limits_card wanted = fraction_limits(fraction, compute);
+    if (in_full || wanted.memory_bytes > card->memory_bytes)
+        card->memory_bytes = wanted.memory_bytes;
+    if (card->mode == wanted.mode && (in_full || wanted.share > card->share))
+        card->share = wanted.share;
+}
+
+static bool mark_in_full(const struct tenant *tenant)
+{
+    char path[PATH_BYTES];
+    tenant_path(tenant, TENANT_IN_FULL, path);
+    return !access(path, F_OK) || file_write(path, "", 0, 0644, 0, 0);
+}
+
+/* Limits grow, but to what the job has in full. A step that tells nothing new changes nothing. */
+static bool take_over(const struct tenant *tenant, const struct allocation *job, bool in_full,
+                      struct holding *holding, enum compute compute, struct problem *problem)
+{
+    char folder[PATH_BYTES], scratch[PATH_BYTES];
+    tenant_path(tenant, "", folder);
+    if (!scratch_path(tenant, "", scratch) || !folder_make(scratch, 0700))
         return not_written(tenant, problem);
-    struct partage_limits_card *card = &((struct partage_limits *)mapped)->card[0];
-    if (wanted->memory_bytes > card->memory_bytes)
-        __atomic_store_n(&card->memory_bytes, wanted->memory_bytes, __ATOMIC_RELEASE);
-    if (card->mode == wanted->mode && wanted->share > card->share)
-        __atomic_store_n(&card->share, wanted->share, __ATOMIC_RELEASE);
-    munmap(mapped, sizeof(struct partage_limits));
+    for (unsigned i = 0; i < job->cards; i++) {
+        int card = holding_find(holding, job->fraction[i].card->uuid);
+        if (card >= 0 && job->fraction[i].part)
+            raise_card(&holding->limits.card[card], &job->fraction[i], compute, in_full);
+        else if (card < 0 && !add_card(tenant, holding, folder, &job->fraction[i], compute, problem))
+            return false;
+    }
+    struct partage_limits *mapped = map_limits(tenant);
+    if (!mapped || (in_full && !mark_in_full(tenant)))
+        return not_written(tenant, problem);
+    store(mapped, holding);
+    munmap(mapped, sizeof *mapped);
     return true;
 }
 
-bool tenant_make(const struct tenant *tenant, const char *uuid, struct partage_limits_card wanted,
-                 struct problem *problem)
+/* ---- all of it ------------------------------------------------------------------------------ */
+
+static bool covers(const struct tenant *tenant, const struct holding *holding, const struct fraction *fraction)
 {
+    int card = holding_find(holding, fraction->card->uuid);
+    if (card < 0 || holding->in_full)
+        return card >= 0;
+    return fraction->part && fraction_limits(fraction, COMPUTE_NONE).memory_bytes + groups_bytes(tenant, card) <=
+                                 holding->limits.card[card].memory_bytes;
+}
+
+/* What the steps so far have holds this one, too; and what the first one has will do for now. */
+static bool is_enough(const struct tenant *tenant, const struct allocation *step)
+{
+    struct problem none;
+    struct holding holding;
+    if (!tenant_exists(tenant))
+        return step->cards == 1;
+    bool enough = tenant_read(tenant, &holding, &none);
+    for (unsigned i = 0; enough && i < step->cards; i++)
+        enough = covers(tenant, &holding, &step->fraction[i]);
+    return enough;
+}
+
+static bool make_or_take(const struct tenant *tenant, const struct allocation *job, bool in_full,
+                         struct holding *holding, enum compute compute, struct problem *problem)
+{
+    if (!job)
+        return tenant_read(tenant, holding, problem);
+    bool exists = tenant_exists(tenant);
+    if (exists && is_of_job(tenant, job, in_full, holding))
+        return take_over(tenant, job, in_full, holding, compute, problem);
+    holding->in_full = in_full;
+    return (!exists || remove_old(tenant, problem)) && make(tenant, job, holding, compute, problem);
+}
+
+static bool make_group(const struct tenant *tenant, const struct holding *holding,
+                       const struct allocation *step, enum compute compute, struct problem *problem)
+{
+    char scratch[PATH_BYTES];
+    bool made = scratch_path(tenant, "", scratch) && folder_make(scratch, 0700) &&
+                group_make(tenant, holding, scratch, step, compute);
+    return made || not_written(tenant, problem);
+}
+
+enum joined tenant_join(const struct tenant *tenant, const struct allocation *job, enum extent extent,
+                        const struct allocation *step, enum compute compute, struct problem *problem)
+{
+    struct holding holding;
+    enum joined joined = JOIN_REFUSED;
     int lock = lock_root(tenant);
     if (lock < 0)
-        return not_written(tenant, problem);
-    bool exists = tenant_exists(tenant), fits = exists && is_of_job(tenant, uuid);
-    bool made = (!exists || fits || remove_old(tenant, problem)) &&
-                (fits ? raise_limits(tenant, &wanted, problem) : make(tenant, uuid, wanted, problem));
+        return not_written(tenant, problem), JOIN_REFUSED;
+    if (extent == EXTENT_STEP && job && !is_enough(tenant, job))
+        joined = JOIN_ASK;
+    else if (make_or_take(tenant, job, extent == EXTENT_JOB, &holding, compute, problem) &&
+             make_group(tenant, &holding, step, compute, problem))
+        joined = JOINED;
     clear_scratch(tenant);
     close(lock);
-    return made;
+    return joined;
 }

@@ -11,13 +11,14 @@ import threading
 import time
 import uuid as uuids
 
+import msgspec
 import pytest
 
 from native import compilers, libraries
 from partage.core import errors
-from partage.fence import usage
-from partage.fence.store import layout, limits, locks, roots, tenants
-from partage.slurm import card_table
+from partage.fence import groups, usage
+from partage.fence.store import layout, limits, locks, roots, shared_files, tenants
+from partage.slurm.node import card_table
 from tests import leaving_out
 from tests.native import fenced
 
@@ -26,10 +27,10 @@ pytestmark = leaving_out.needs_root
 GIB = 1 << 30
 USER, GROUP = 65534, 65533
 CARDS = tuple(
-    card_table.Card(number, f"GPU-{uuids.UUID(int=number + 1)}", size * GIB, 300 << 20, shards)
-    for number, size, shards in ((0, 16, 16), (1, 24, 24), (5, 10, 3))
+    card_table.Card(number, f"GPU-{uuids.UUID(int=number + 1)}", size * GIB, 300 << 20, shares)
+    for number, size, shares in ((0, 16, 16), (1, 24, 24), (5, 10, 3))
 )
-SOURCES = ("card_table.c", "files.c", "request.c", "seat.c", "tenant.c")
+NEEDS_SLURM = ("plugin.c", "controller.c", "places.c", "confinement.c")
 # Once with all that may go wrong in memory told at once.
 SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 
@@ -39,7 +40,7 @@ def maker(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     """The plugin's part that knows nothing of Slurm, as a program."""
     spank = libraries.SOURCES / "spank"
     target = tmp_path_factory.mktemp("slurm") / "slurm_tenant"
-    sources = [spank / name for name in SOURCES]
+    sources = [path for path in sorted(spank.glob("*.c")) if path.name not in NEEDS_SLURM]
     client = fenced.CLIENTS / "slurm_tenant.c"
     return compilers.system(*SANITIZERS).link(target, [client, *sources], f"-I{spank}")
 
@@ -69,20 +70,32 @@ def write(root: roots.Root, made: card_table.Table | str) -> None:
 
 
 def command(
-    maker: pathlib.Path, root: roots.Root, job: int, *, compute: int = 2, **request: str
+    maker: pathlib.Path,
+    root: roots.Root,
+    job: int,
+    *,
+    compute: int = 2,
+    step: str = "0",
+    detail: str = "-",
+    **request: str,
 ) -> list[str]:
-    """What makes a job's tenant."""
+    """What puts a step into its job's tenant."""
     variables = [request.get(name, "-") for name in ("shards", "percent", "cards")]
     who = [str(job), str(USER), str(GROUP)]
-    return [str(maker), str(root.path), *who, *variables, str(compute)]
+    return [str(maker), str(root.path), *who, *variables, str(compute), step, detail]
 
 
-def make(maker: pathlib.Path, root: roots.Root, job: int, **request: str | int) -> str:
-    """Make a job's tenant; what the program says."""
+def said(maker: pathlib.Path, root: roots.Root, job: int, **request: str | int) -> list[str]:
+    """Put a step into its job's tenant; what the program says, line by line."""
     line = command(maker, root, job, **request)  # type: ignore[arg-type]
     done = subprocess.run(line, capture_output=True, text=True, check=False, timeout=60)
     assert not done.stderr, done.stderr
-    return done.stdout.strip()
+    return done.stdout.splitlines()
+
+
+def make(maker: pathlib.Path, root: roots.Root, job: int, **request: str | int) -> str:
+    """The same; its first word on how it went."""
+    return said(maker, root, job, **request)[0]
 
 
 @pytest.mark.parametrize(
@@ -126,7 +139,8 @@ def test_the_files_are_those_that_python_makes(maker: pathlib.Path, root: roots.
 
     def files(name: str, seat: int) -> dict[str, tuple[int, int, int, bytes]]:
         folder = root.tenants / name
-        paths = {path.name: path for path in folder.iterdir() if path.is_file()}
+        names = ("limits", "region")
+        paths = {path.name: path for path in folder.iterdir() if path.name in names}
         paths |= {"seat": root.seats / CARDS[0].uuid / str(seat), "folder": folder}
         return {name: _described(path) for name, path in paths.items()}
 
@@ -186,11 +200,13 @@ def test_a_percentage_is_a_users_own_where_cards_have_shards(
         ("8x", "0", "not a number"),
         ("", "0", "not a number"),
         ("8", "2", "card 2 is not in the table of cards"),
-        ("8", "0,1", "parts of several cards"),
-        ("8", "0-1", "parts of several cards"),
+        ("8", "0,1", "nobody says what job 1 has"),
+        ("8", "0,0", "names card 0 of the job twice"),
+        ("8", "0-1", "not a number"),
+        ("8", "0," * 200, "is too long"),
         ("8", "", "does not say which card"),
         ("8", "-", "does not say which card"),
-        ("8", "GPU-1", "parts of several cards"),
+        ("8", "GPU-1", "not a number"),
         ("8", "zero", "not a number"),
     ],
 )
@@ -251,31 +267,175 @@ def test_a_table_of_somebody_else_is_none(maker: pathlib.Path, root: roots.Root)
     assert "cannot be read" in make(maker, root, 1, shards="8", cards="0")
 
 
-def test_all_tasks_of_a_job_share_one_tenant(maker: pathlib.Path, root: roots.Root) -> None:
-    """A step with less has what the job has; one with more raises it."""
+def held(root: roots.Root, job: int = 1) -> list[int]:
+    """What a job has of each of its cards, in GiB."""
+    return [card.memory_bytes // GIB for card in tenants.read(root, f"job-{job}").limits.cards]
+
+
+def test_all_tasks_and_steps_of_a_job_share_one_tenant(
+    maker: pathlib.Path, root: roots.Root
+) -> None:
+    """One step after another: the tenant has what the largest of them has."""
     make(maker, root, 1, shards="4", cards="0")
     region = (root.tenants / "job-1" / "region").stat()
-    for shards, memory_bytes in (("2", 4 * GIB), ("8", 8 * GIB), ("1", 8 * GIB)):
-        assert make(maker, root, 1, shards=shards, cards="0") == "made"
+    for shards, memory_gib in (("2", 4), ("8", 8), ("1", 8)):
+        said(maker, root, 1, step="end 0")
+        made = make(maker, root, 1, shards=shards, cards="0", detail="shard:8(IDX:0)")
+        assert made.startswith("made")
         card = tenants.read(root, "job-1").limits.cards[0]
-        assert (card.memory_bytes, card.share_millionths) == (
-            memory_bytes,
-            memory_bytes * layout.WHOLE // (16 * GIB),
-        )
+        assert held(root) == [memory_gib]
+        assert card.share_millionths == memory_gib * layout.WHOLE // 16
     after = (root.tenants / "job-1" / "region").stat()
     assert (after.st_ino, after.st_mtime_ns) == (region.st_ino, region.st_mtime_ns)
+
+
+def quotas(root: roots.Root, job: int = 1) -> dict[int, list[int]]:
+    """What each step has of each card of its job, in GiB."""
+    tenant = tenants.read(root, f"job-{job}")
+    parts = groups.of_tenant(tenant, usage.counted(tenant))
+    return {group.number - 1: [card.quota_bytes // GIB for card in group.cards] for group in parts}
+
+
+def test_a_step_with_less_has_less(maker: pathlib.Path, root: roots.Root) -> None:
+    """The script has what the job has, and nobody has to be asked."""
+    assert make(maker, root, 1, shards="8", cards="0", step="batch") == "made"
+    assert make(maker, root, 1, shards="3", cards="0", step="0") == "made"
+    assert make(maker, root, 1, shards="5", cards="0", step="1") == "made"
+    assert make(maker, root, 1, step="2") == "made"  # without a part of its own
+    assert held(root) == [8]
+    assert quotas(root) == {0: [3], 1: [5], 2: [8], 0xFFFFFFFB: [8]}
+    for step in ("0", "1", "2"):
+        said(maker, root, 1, step=f"end {step}")
+    assert quotas(root) == {0xFFFFFFFB: [8]}
+
+
+@pytest.mark.parametrize("answered", [True, False])
+def test_where_no_script_is_the_controller_is_asked_when_it_matters(
+    maker: pathlib.Path, root: roots.Root, *, answered: bool
+) -> None:
+    """Two steps at once that have more than the first; without an answer they share the larger."""
+    detail = "shard:a30:8(IDX:0)" if answered else "-"
+    assert make(maker, root, 1, shards="3", cards="0", step="0", detail=detail) == "made"
+    assert held(root) == [3]
+    lines = said(maker, root, 1, shards="5", cards="0", step="1", detail=detail)
+    assert lines[0] == ("made, asked" if answered else "note: nobody says what job 1 has")
+    assert held(root) == [8 if answered else 5]
+    assert quotas(root) == {0: [3], 1: [5]}
+    again = make(maker, root, 1, shards="8", cards="0", step="2", detail=detail)
+    assert again == ("made" if answered else "note: nobody says what job 1 has")
+    assert held(root) == [8]
+
+
+def test_steps_that_come_at_once_have_what_each_was_given(
+    maker: pathlib.Path, root: roots.Root
+) -> None:
+    """Whichever comes first, the job has what both have; all tasks of a step find one group."""
+    for job in range(1, 13):
+        lines = [
+            command(maker, root, job, shards=shards, cards="0", step=step, detail="shard:8(IDX:0)")
+            for step, shards in (("0", "3"), ("1", "5"), ("0", "3"), ("1", "5"))
+        ]
+        running = [subprocess.Popen(line, stdout=subprocess.PIPE) for line in lines]
+        answers = [process.communicate(timeout=60)[0] for process in running]
+        assert all(answer.startswith(b"made") for answer in answers), answers
+        assert held(root, job) == [8]
+        assert quotas(root, job) == {0: [3], 1: [5]}
+
+
+def test_a_job_has_parts_of_several_cards(maker: pathlib.Path, root: roots.Root) -> None:
+    """As the controller tells; the task sees them as 0 and 1, and the next step asks nobody."""
+    detail = "gpu:a30:0,shard:20(16/16,4/24,0/1)"
+    lines = said(maker, root, 1, shards="20", cards="0,1", detail=detail)
+    assert lines[:2] == ["made, asked", "0,1"]
+    first, second = CARDS[0].uuid, CARDS[1].uuid
+    assert lines[2] == f"{first}={16 * GIB},{second}={4 * GIB}"
+    assert lines[3] == f"{first}=100,{second}=16.6666"
+    assert held(root) == [16, 4]
+    assert tenants.read(root, "job-1").seats == (0, 0)
+    assert quotas(root) == {0: [16, 4]}
+    lines = said(maker, root, 1, shards="2", cards="1", step="1")
+    assert lines == ["made", "1", f"{second}={2 * GIB}", f"{second}=16.6666"]
+    assert quotas(root) == {0: [16, 4], 1: [0, 2]}
+
+
+def test_a_job_gets_its_other_cards_with_the_step_that_has_them(
+    maker: pathlib.Path, root: roots.Root
+) -> None:
+    """The first step has a part of one card only."""
+    detail = "shard:20(16/16,4/24)"
+    assert make(maker, root, 1, shards="4", cards="1", detail=detail) == "made"
+    assert held(root) == [4]
+    lines = said(maker, root, 1, shards="16", cards="0", step="1", detail=detail)
+    assert lines[:2] == ["made, asked", "1"]
+    assert held(root) == [4, 16]
+    assert quotas(root) == {0: [4, 0], 1: [0, 16]}
+
+
+@pytest.mark.parametrize(
+    "detail",
+    [
+        "",
+        "gpu:a30:1(IDX:0)",
+        "myshard:20(16/16,4/24)",
+        "shard:20",
+        "shard:20(",
+        "shard:20(16/16,4/24",
+        "shard:20(16/16)",
+        "shard:20(16/16,5/24)",
+        "shard:20(16/32,4/24)",
+        "shard:40(16/16,24/16)",
+        "shard:17(17/16)",
+        "shard:20(IDX:0)",
+        "shard:8(IDX:7)",
+        "shard:8(IDX:0-1)",
+        "shard:99999999999(IDX:0)",
+        "shard:-8(IDX:0)",
+        "shard:0(0/16,0/24)",
+        "shard:21(16/16,4/24,1/9,0/1)",
+    ],
+)
+def test_what_the_controller_says_is_not_guessed_at(
+    maker: pathlib.Path, root: roots.Root, detail: str
+) -> None:
+    """A text that does not fit the table starts nothing."""
+    answer = make(maker, root, 1, shards="20", cards="0,1", detail=detail)
+    assert "does not fit the cards of this node" in answer
+    assert tenants.names(root) == []
+
+
+def test_percents_of_several_cards(maker: pathlib.Path, root: roots.Root) -> None:
+    """By what gres.conf counts as a whole card."""
+    cards = tuple(msgspec.structs.replace(card, shares=200) for card in CARDS[:2])
+    write(root, table(sharing="mps", cards=cards))
+    detail = "mps:250(200/200,50/200)"
+    assert make(maker, root, 1, percent="150", cards="0,1", detail=detail) == "made, asked"
+    assert held(root) == [16, 6]
+
+
+def test_a_step_of_a_fixed_job_has_a_part_of_its_time(
+    maker: pathlib.Path, root: roots.Root
+) -> None:
+    """In the group's limits, and in what the task is told."""
+    make(maker, root, 1, shards="8", cards="0", step="batch", compute=1)
+    lines = said(maker, root, 1, shards="2", cards="0", compute=1)
+    assert lines[3] == f"{CARDS[0].uuid}=12.5"
+    path = groups.limits_path(root.tenants / "job-1", 1)
+    assert shared_files.read(path, layout.GroupLimits).card[0].share == 125_000
+    lines = said(maker, root, 2, shards="8", cards="0", step="batch", compute=1)
+    assert lines[3] == f"{CARDS[0].uuid}=50"
 
 
 def test_an_older_tenant_of_that_number_is_replaced_when_nobody_uses_it(
     maker: pathlib.Path, root: roots.Root
 ) -> None:
     """A job that was requeued to another card, or a number that Slurm gives out again."""
+    other = {"shards": "4", "cards": "1", "detail": "shard:4(IDX:1)"}
     make(maker, root, 1, shards="4", cards="0")
     with (root.tenants / "job-1" / "region").open("r+b") as region:
         assert locks.take(region.fileno(), 3)
-        assert "still use another card" in make(maker, root, 1, shards="4", cards="1")
+        assert "still use another card" in make(maker, root, 1, **other)
         assert tenants.read(root, "job-1").limits.cards[0].uuid == CARDS[0].uuid
-    assert make(maker, root, 1, shards="4", cards="1") == "made"
+    assert make(maker, root, 1, **other) == "made, asked"
     assert tenants.read(root, "job-1").limits.cards[0].uuid == CARDS[1].uuid
 
 
@@ -305,7 +465,7 @@ def test_no_seat_is_given_away_twice(maker: pathlib.Path, root: roots.Root) -> N
     other.join()
 
     assert not failures
-    assert answers == [b"made\n"] * len(answers)
+    assert all(answer.startswith(b"made\n") for answer in answers)
     seats = [tenants.read(root, name).seats[0] for name in tenants.names(root)]
     assert len(seats) == len(set(seats)) > len(answers)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import os
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,8 +18,10 @@ import msgspec
 
 _PROC = Path("/proc")
 _NAMESPACES = b"\nNSpid:"
+_USERS = b"\nUid:"
 _LONGEST = 4096  # characters of a command
 _DEEPEST = 64  # generations
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 class Stat(msgspec.Struct, frozen=True):
@@ -41,6 +44,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     started_ticks: int
     inner_pid: int  # in its own pid namespace
     cgroups: tuple[str, ...]  # its paths, one of each hierarchy
+    real_uid: int | None = None  # who started it; unlike its owner, the process cannot hide that
 
 
 def stat(pid: int) -> Stat | None:
@@ -59,13 +63,14 @@ def facts(pid: int) -> Facts | None:
     status, cgroup = _read(pid, "status"), _read(pid, "cgroup")
     if process_stat is None or process_stat.ended or status is None or cgroup is None:
         return None
-    ids = status.partition(_NAMESPACES)[2].partition(b"\n")[0].split()
+    ids, users = _field(status, _NAMESPACES), _field(status, _USERS)
     lines = cgroup.decode(errors="replace").splitlines()
     return Facts(
         pid=pid,
         started_ticks=process_stat.started_ticks,
         inner_pid=int(ids[-1]) if ids else pid,
         cgroups=tuple(dict.fromkeys(line.split(":", 2)[-1] for line in lines)),
+        real_uid=int(users[0]) if users else None,
     )
 
 
@@ -122,11 +127,20 @@ def command(pid: int) -> str | None:
 
 
 def owner(pid: int) -> int | None:
-    """The user it runs as."""
+    """The user it runs as; root, where the process does not let itself be inspected."""
     try:
         return (_PROC / str(pid)).stat().st_uid
     except OSError:
         return None
+
+
+def since(pid: int) -> float:
+    """When it was started, in seconds since 1970; now, if the kernel does not tell."""
+    process_stat, now_s = stat(pid), time.time()
+    if process_stat is None:
+        return now_s
+    lived_s = time.clock_gettime(time.CLOCK_BOOTTIME) - process_stat.started_ticks / _TICKS_PER_S
+    return now_s - lived_s
 
 
 def own_ticks() -> int:
@@ -168,6 +182,10 @@ def end(pid: int, started_ticks: int, whose: Callable[[Facts], bool]) -> str:
     finally:
         os.close(fd)
     return ""
+
+
+def _field(status: bytes, name: bytes) -> list[bytes]:
+    return status.partition(name)[2].partition(b"\n")[0].split()
 
 
 def _read(pid: int, name: str) -> bytes | None:

@@ -41,6 +41,7 @@ class ProcessUsage(msgspec.Struct, frozen=True):
 
     pid: int  # in its own pid namespace: in a container it is not the host's
     used_bytes: tuple[int, ...]
+    group: int = 0  # the number of its group, see partage.fence.groups; 0: none
 
 
 class Usage(msgspec.Struct, frozen=True):
@@ -120,4 +121,4 @@ def _card(
 
 def _process(region: layout.Region, slot: int, cards: range) -> ProcessUsage:
     used = tuple(region.used_bytes[card][slot] for card in cards)
-    return ProcessUsage(region.slot[slot].pid, used)
+    return ProcessUsage(region.slot[slot].pid, used, region.slot[slot].group)

@@ -50,7 +50,7 @@ def counted(now: usage.CardUsage) -> Counts:
     )
 
 
-def mode_in_force(now: usage.CardUsage) -> tuple[str, int | None]:
+def mode_in_force(now: usage.CardUsage | limits.CardLimits) -> tuple[str, int | None]:
     """How the card's time is limited, and the ceiling if there is one."""
     burst = now.mode is limits.Mode.BURST
     ceiling_percent = now.ceiling_millionths // limits.MILLIONTHS_PER_PERCENT

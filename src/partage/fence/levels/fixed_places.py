@@ -85,7 +85,8 @@ def _make_around(fence: Path) -> None:
     for folder in (fence.parent, fence, *seats_at):
         folder.mkdir(exist_ok=True)
         folder.chmod(0o755)
-    for name in ("limits", "region", libpartage.NAME, *originals.BEHIND.values()):
+    tenant_files = ("limits", "region", "group-limits", "group-region")
+    for name in (*tenant_files, libpartage.NAME, *originals.BEHIND.values()):
         (fence / name).touch()
         (fence / name).chmod(0o644)
 

@@ -15,6 +15,8 @@ WHOLE = 1_000_000
 LIMITS_MAGIC = 0x314D494C47525450
 REGION_MAGIC = 0x3147455247525450
 SEAT_MAGIC = 0x3141455347525450
+GROUP_LIMITS_MAGIC = 0x314C505247525450
+GROUP_REGION_MAGIC = 0x3152505247525450
 MODE_NONE = 0
 MODE_FIXED = 1
 MODE_BURST = 2
@@ -43,7 +45,7 @@ class Limits(ctypes.LittleEndianStructure):
     """Written by the node side, mapped read-only by the tenant."""
 
     _fields_: ClassVar = [
-        ("magic", ctypes.c_uint64),  # which of the three files this is
+        ("magic", ctypes.c_uint64),  # which of the files this is
         ("version", ctypes.c_uint32),  # VERSION of the writer
         ("size", ctypes.c_uint32),  # of the whole file in bytes
         ("cards", ctypes.c_uint32),  # how many of card[] are filled
@@ -75,7 +77,7 @@ class RegionSlot(ctypes.LittleEndianStructure):
     _fields_: ClassVar = [
         ("owner", ctypes.c_uint64),  # drawn anew at each attach; 0: free
         ("pid", ctypes.c_int32),  # in the process's own pid namespace
-        ("reserved", ctypes.c_uint32),  # 0
+        ("group", ctypes.c_uint32),  # the number of its group; 0: none
     ]
 
 
@@ -83,7 +85,7 @@ class Region(ctypes.LittleEndianStructure):
     """Written by the tenant's processes."""
 
     _fields_: ClassVar = [
-        ("magic", ctypes.c_uint64),  # which of the three files this is
+        ("magic", ctypes.c_uint64),  # which of the files this is
         ("version", ctypes.c_uint32),  # VERSION of the writer
         ("size", ctypes.c_uint32),  # of the whole file in bytes
         ("slots_used", ctypes.c_uint32),  # no slot at or above this was ever taken
@@ -100,7 +102,7 @@ class Seat(ctypes.LittleEndianStructure):
     """What the other tenants of a card may know of one."""
 
     _fields_: ClassVar = [
-        ("magic", ctypes.c_uint64),  # which of the three files this is
+        ("magic", ctypes.c_uint64),  # which of the files this is
         ("version", ctypes.c_uint32),  # VERSION of the writer
         ("size", ctypes.c_uint32),  # of the whole file in bytes
         ("uuid", ctypes.c_uint8 * 16),  # of the card
@@ -110,4 +112,49 @@ class Seat(ctypes.LittleEndianStructure):
         ("active_until_ns", ctypes.c_uint64),  # CLOCK_MONOTONIC at which the rest should be done
         ("wanted_ns", ctypes.c_uint64),  # CLOCK_MONOTONIC at which it last wanted others to wait
         ("reserved", ctypes.c_uint64 * 3),  # 0
+    ]
+
+
+class GroupLimitsCard(ctypes.LittleEndianStructure):
+    """What a group may use of one card of its tenant."""
+
+    _fields_: ClassVar = [
+        ("memory_bytes", ctypes.c_uint64),  # quota of all processes of the group together
+        ("share", ctypes.c_uint32),  # of the card's time, in millionths, at most; 0: the tenant's
+        ("reserved", ctypes.c_uint32),  # 0
+    ]
+
+
+class GroupLimits(ctypes.LittleEndianStructure):
+    """Written by the node side, mapped read-only by the group."""
+
+    _fields_: ClassVar = [
+        ("magic", ctypes.c_uint64),  # which of the files this is
+        ("version", ctypes.c_uint32),  # VERSION of the writer
+        ("size", ctypes.c_uint32),  # of the whole file in bytes
+        ("number", ctypes.c_uint32),  # of the group, not 0; its slots have it
+        ("reserved", ctypes.c_uint32),  # 0
+        ("card", GroupLimitsCard * 16),  # in the order of the tenant's limits
+    ]
+
+
+class GroupRegionCard(ctypes.LittleEndianStructure):
+    """What a group did with one card, over all its processes."""
+
+    _fields_: ClassVar = [
+        ("peak_bytes", ctypes.c_uint64),  # most that was in use at once
+        ("refused", ctypes.c_uint64),  # allocations refused because of a quota
+        ("paid_until_ns", ctypes.c_uint64),  # CLOCK_MONOTONIC until which the share is used up
+        ("reserved", ctypes.c_uint64),  # 0
+    ]
+
+
+class GroupRegion(ctypes.LittleEndianStructure):
+    """Written by the group's processes."""
+
+    _fields_: ClassVar = [
+        ("magic", ctypes.c_uint64),  # which of the files this is
+        ("version", ctypes.c_uint32),  # VERSION of the writer
+        ("size", ctypes.c_uint32),  # of the whole file in bytes
+        ("card", GroupRegionCard * 16),
     ]

@@ -1,8 +1,8 @@
-"""The three shared files on disk: made whole, and never believed unchecked.
+"""The shared files on disk: made whole, and never believed unchecked.
 
-Limits are *mapped* to be changed, so that a tenant sees every word of them change at once. Region
-and seat can be written by tenants, who may also cut them short, and touching a page that is gone
-kills the process that does it; so the node side *reads* those two, and never maps them.
+Limits are *mapped* to be changed, so that a tenant sees every word of them change at once. Regions
+and seats can be written by tenants, who may also cut them short, and touching a page that is gone
+kills the process that does it; so the node side *reads* those, and never maps them.
 """
 
 from __future__ import annotations
@@ -20,13 +20,17 @@ from typing import NoReturn, TypeVar
 from partage.core import errors
 from partage.fence.store import layout
 
-File = layout.Limits | layout.Region | layout.Seat
-Kind = TypeVar("Kind", layout.Limits, layout.Region, layout.Seat)
+File = layout.Limits | layout.Region | layout.Seat | layout.GroupLimits | layout.GroupRegion
+Kind = TypeVar(
+    "Kind", layout.Limits, layout.Region, layout.Seat, layout.GroupLimits, layout.GroupRegion
+)
 
 _MAGIC: dict[type[File], int] = {
     layout.Limits: layout.LIMITS_MAGIC,
     layout.Region: layout.REGION_MAGIC,
     layout.Seat: layout.SEAT_MAGIC,
+    layout.GroupLimits: layout.GROUP_LIMITS_MAGIC,
+    layout.GroupRegion: layout.GROUP_REGION_MAGIC,
 }
 _HEADER = ctypes.sizeof(ctypes.c_uint64) + 2 * ctypes.sizeof(ctypes.c_uint32)
 
