@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pathlib
-import resource
 import subprocess
 import sys
 
@@ -17,11 +16,8 @@ RUN = ("run", "--memory", "1GiB", "--")
 
 def test_it_runs_where_few_files_may_be_open(site: sites.Site) -> None:
     """A user may have a limit below the number that we would like for the lease."""
-    done = site.partage(
-        *RUN,
-        *("sh", "-c", "exec 9>&1; echo runs >&9"),
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (60, 60)),
-    )
+    command = [str(sites.PARTAGE), *RUN, "sh", "-c", "exec 9>&1; echo runs >&9"]
+    done = _with_files(60, command, site)
 
     assert (done.returncode, done.stdout) == (0, "runs\n"), done.stderr
 
@@ -30,14 +26,8 @@ def test_it_runs_where_few_files_may_be_open(site: sites.Site) -> None:
 def test_a_limit_of_files_that_is_too_low_is_told(site: sites.Site, files: int) -> None:
     """As what it is, with the command that raises it: nothing is wrong with the ledger."""
     # Not by its script: in a path with a blank that is one of the shell's, which needs files, too.
-    done = subprocess.run(
-        [sys.executable, "-c", "from partage.cli.main import main; main()", *RUN, "true"],
-        env=site.environment,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (files, files)),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    program = "from partage.cli.main import main; main()"
+    done = _with_files(files, [sys.executable, "-c", program, *RUN, "true"], site)
 
     assert done.returncode == 1
     assert f"this process may not have more than {files} files open; raise the limit" in done.stderr
@@ -153,3 +143,17 @@ def test_a_model_that_is_no_text_is_refused(site: sites.Site) -> None:
 
     assert done.returncode == 2
     assert "--model" in done.stderr
+
+
+def _with_files(
+    files: int, command: list[str], site: sites.Site
+) -> subprocess.CompletedProcess[str]:
+    """Run a command that may have so many files open.
+
+    By a program of its own: code between fork and exec is not safe in a process with threads, and
+    gRPC, which other tests load into this one, ends such a child.
+    """
+    limited = ["prlimit", f"--nofile={files}:{files}", "--", *command]
+    return subprocess.run(
+        limited, env=site.environment, capture_output=True, text=True, check=False
+    )

@@ -238,6 +238,10 @@ def test_options_become_a_demand(options: dict[str, Any], expected: dict[str, An
             )
             for limit in ("cpu=3", "memory=4Gi", "ephemeral-storage=1Gi", "hugepages-2Mi=64Mi")
         ),
+        (
+            {"limits": ("partage.dev/claim=1",)},
+            "--limits partage.dev/claim=1: claims are for pods of a cluster",
+        ),
         *(
             (
                 {"limits": (known_limit, f"{name}=30")},

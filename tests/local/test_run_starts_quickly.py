@@ -32,6 +32,9 @@ _NOT_NEEDED = (
     "partage.local.queue.wakeup",  # the kernel takes milliseconds to take one down
     "partage.local.queue.wait",
     "partage.scheduler",
+    "partage.slurm.node.managed_cards",  # for a machine with Slurm
+    "partage.slurm.configuration.config_files",
+    "partage.slurm.jobs.job_tenants",
 )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pathlib
-import resource
 import subprocess
 import sys
 import threading
@@ -31,8 +30,7 @@ def test_a_mark_that_could_not_be_written_is_no_mark(tmp_path: pathlib.Path) -> 
     state = location.opened(tmp_path / "state")
 
     done = subprocess.run(
-        [sys.executable, "-c", script, state.path],
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)),
+        ["prlimit", "--fsize=0:0", "--", sys.executable, "-c", script, state.path],
         capture_output=True,
         text=True,
         check=True,

@@ -20,6 +20,7 @@ from typing import Any
 from tests import leaving_out
 from tests.local import sites
 
+_CHECKOUT = pathlib.Path(__file__).resolve().parents[2]
 _SHOWN = """
 set -e
 held=$(mktemp -d)
@@ -45,7 +46,7 @@ class User(sites.Site):
     ) -> None:
         super().__init__(folder, cards)
         self.environment |= {"HOME": "/nonexistent"}
-        self._prefix = _prefix(uid, gids, mounting)
+        self._prefix = becoming(uid, gids, mounting)
 
     def start(self, *arguments: object, **how: Any) -> subprocess.Popen[str]:
         """``partage ARGUMENTS`` as a process of this user."""
@@ -83,21 +84,32 @@ def need_root() -> None:
     """Leave the test out where nobody can become somebody else."""
     if os.geteuid() != 0:
         leaving_out.leave_out("other users", "run the tests as root")
+    if closed := _closed(_CHECKOUT):
+        reason = f"they cannot enter {closed[-1]}, where this checkout is"
+        leaving_out.leave_out("other users", reason)
     tried = subprocess.run(
-        [*_prefix(65000, ()), sys.executable, "-c", ""], capture_output=True, text=True, check=False
+        [*becoming(65000, ()), sys.executable, "-c", ""],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if tried.returncode != 0:
         leaving_out.leave_out("other users", tried.stderr.strip() or "they cannot run Python")
 
 
-def _prefix(uid: int, gids: tuple[int, ...], mounting: str = "") -> list[str]:
+def becoming(uid: int, gids: tuple[int, ...], mounting: str = "") -> list[str]:
+    """What root types in front of a command that another user shall run."""
     groups = ["--groups", ",".join(map(str, gids))] if gids else ["--clear-groups"]
     become = ["setpriv", "--reuid", str(uid), "--regid", str(uid), *groups, "--"]
     prefix = pathlib.Path(sys.base_prefix).resolve()
-    closed = [folder for folder in prefix.parents if not folder.stat().st_mode & 0o001]
-    if closed:
+    if closed := _closed(prefix.parent):
         shown = _SHOWN.format(prefix=shlex.quote(str(prefix)), closed=shlex.quote(str(closed[-1])))
         mounting = f"{shown}{mounting}"
     if not mounting:
         return become
     return ["unshare", "--mount", "sh", "-c", f'{mounting}\nexec "$@"', "sh", *become]
+
+
+def _closed(folder: pathlib.Path) -> list[pathlib.Path]:
+    """Of a folder and those above it, the ones that others cannot enter; the outermost is last."""
+    return [place for place in (folder, *folder.parents) if not place.stat().st_mode & 0o001]

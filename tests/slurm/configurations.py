@@ -7,7 +7,8 @@ from collections.abc import Mapping
 import msgspec
 
 from partage.devices import nvml
-from partage.slurm import config_files, configuration_check, findings, machine_facts, statements
+from partage.slurm.checks import configuration_check, machine_facts
+from partage.slurm.configuration import config_files, findings, statements
 from partage.slurm.slurm_programs import Version
 
 HOST = "gpu7"

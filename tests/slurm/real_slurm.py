@@ -14,10 +14,14 @@ import msgspec
 
 from cluster.slurm import private_slurm
 from partage.devices import nvml
-from partage.slurm import gres_lines
+from partage.slurm.configuration import gres_lines
 from tests import leaving_out, simulated_machines
 from tests.local import sites
 
+# Another Slurm than the machine's, as `make newer-slurm` has it (scripts/newer-slurm).
+TREE = (
+    pathlib.Path(os.environ["PARTAGE_SLURM_TREE"]) if "PARTAGE_SLURM_TREE" in os.environ else None
+)
 _DEVICES = """
 import msgspec
 from partage.devices import nvml
@@ -32,7 +36,9 @@ class RealSlurm:
     def __init__(self, folder: pathlib.Path, cards: str) -> None:
         need()
         self.devices = devices(folder, cards)
-        self.private = private_slurm.PrivateSlurm(folder / "slurm", cards=len(self.devices))
+        self.private = private_slurm.PrivateSlurm(
+            folder / "slurm", cards=len(self.devices), tree=TREE
+        )
         self.site = sites.Site(folder, cards=cards)
         self._steps: list[subprocess.Popen[bytes]] = []
 
@@ -106,10 +112,10 @@ class RealSlurm:
         self.site.end()
 
 
-def need() -> None:
+def need(*, accounting: bool = False) -> None:
     """Leave the test out where there can be no Slurm."""
     try:
-        private_slurm.check_machine()
+        private_slurm.check_machine(TREE, accounting=accounting)
     except private_slurm.CannotRun as reason:
         leaving_out.leave_out("a real Slurm", reason)
 

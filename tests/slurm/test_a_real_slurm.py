@@ -13,13 +13,9 @@ import pytest
 
 from cluster import child_processes
 from cluster.slurm import private_slurm
-from partage.slurm import (
-    config_files,
-    configuration_check,
-    findings,
-    machine_facts,
-    slurm_programs,
-)
+from partage.slurm import slurm_programs
+from partage.slurm.checks import configuration_check, machine_facts
+from partage.slurm.configuration import config_files, findings
 from tests import leaving_out
 from tests.local import sites
 from tests.slurm import real_slurm
@@ -137,6 +133,7 @@ BREAKING = [
     ("slurm.conf", "KillWait=2", "Include slurm.conf", "unreadable"),
     ("gres.conf", "Type=simulated_gpu_24576m ", "", "no-type"),
     ("gres.conf", "nvidia0", "nvidia7", "no-device"),
+    ("gres.conf", "nvidia1", "nvidia0", "card-twice"),
     ("gres.conf", "Count=24", "Count=16", "shard-count"),
     ("gres.conf", "Count=16 File=", "Count=0 File=", "shard-count"),
     ("gres.conf", "Name=gpu", "Name gpu", "bad-line"),

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partage.slurm import cluster_cards, slurm_programs
+from partage.slurm import slurm_programs
+from partage.slurm.jobs import cluster_cards
 from tests.local import sites
 
 # As 22.05.8 printed it; 24.11 has the parts of each card in GresUsed.

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from partage.devices import nvml
-from partage.slurm import findings, gres_lines, machine_facts
+from partage.slurm.checks import machine_facts
+from partage.slurm.configuration import findings, gres_lines
 from tests.slurm import configurations
 from tests.slurm.configurations import CGROUP, GRES, NEW, NODE, OLD, SLURM
 
@@ -90,6 +91,48 @@ def test_a_file_that_is_no_device(kind: machine_facts.Kind) -> None:
     assert (finding.severity, finding.file, finding.line) == (PROBLEM, "/etc/slurm/gres.conf", 2)
     assert "/dev/nvidia1" in finding.problem
     assert finding.remedy == "write one of /dev/nvidia0, /dev/nvidia1"
+
+
+def test_a_card_that_the_driver_does_not_have() -> None:
+    """gres.conf has three cards, and the machine two; the third is a device all the same."""
+    files = {"/dev/nvidia2": machine_facts.File(machine_facts.Kind.CHARACTER, 2)}
+    lies = {
+        "slurm": SLURM + NODE.replace("gpu:t4:2,shard:32", "gpu:t4:3,shard:48"),
+        "gres": GRES.replace("nvidia1", "nvidia[1-2]").replace("Count=32", "Count=48"),
+    }
+
+    finding = only(
+        configurations.checked(**lies, machine=configurations.facts(files=files)), "no-card"
+    )
+
+    assert (finding.severity, finding.file, finding.line) == (PROBLEM, "/etc/slurm/gres.conf", 2)
+    assert finding.problem == "/dev/nvidia2 is no card of the driver, which has 2"
+    assert finding.remedy == "write one of /dev/nvidia0, /dev/nvidia1"
+    unknown = configurations.without_devices(configurations.facts(files=files))
+    only(configurations.checked(**lies, machine=unknown), "cards-unknown")
+
+
+@pytest.mark.parametrize("second", ["/dev/nvidia0", "/dev/dri/also-nvidia0"])
+def test_a_card_that_is_there_twice(second: str) -> None:
+    """By the same file, or by another one of the same device."""
+    files = {second: machine_facts.File(machine_facts.Kind.CHARACTER, 0)}
+    gres = GRES.replace("/dev/nvidia1", second)
+
+    results = configurations.checked(gres=gres, machine=configurations.facts(files=files))
+
+    finding = next(result for result in results if result.code == "card-twice")
+    assert (finding.severity, finding.line) == (PROBLEM, 2)
+    assert f"{second} is the same card as /dev/nvidia0, and counts twice as gpu" in finding.problem
+
+
+def test_shards_of_a_card_that_are_there_twice() -> None:
+    """In two lines with the same File."""
+    gpus = "".join(GRES.splitlines(keepends=True)[:2])
+    shards = "Name=shard Count=8 File=/dev/nvidia0\n" * 2
+
+    results = configurations.checked(gres=gpus + shards)
+
+    assert ("card-twice", 4) in {(result.code, result.line) for result in results}
 
 
 @pytest.mark.parametrize(
@@ -313,7 +356,7 @@ def test_several_cards_for_one_job() -> None:
     old = configurations.facts(version=OLD)
 
     finding = only(configurations.checked(machine=old, slurm=plain), "several-cards")
-    assert (finding.severity, "job_submit.lua" in finding.remedy) == (NOTE, True)
+    assert (finding.severity, "partage slurm install" in finding.remedy) == (NOTE, True)
     assert configurations.checked(machine=old, slurm=plain + "JobSubmitPlugins=lua\n") == []
     unknown_word = only(configurations.checked(machine=old), "several-cards")
     assert (unknown_word.severity, unknown_word.line) == (PROBLEM, 2)

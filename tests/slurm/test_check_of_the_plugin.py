@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from partage.slurm import machine_facts
-from tests.slurm import configurations
+from native import libraries, parts
+from partage.slurm import slurm_programs
+from partage.slurm.checks import machine_facts, plugin_versions
+from partage.slurm.configuration import findings
+from tests.slurm import configurations, held_slurm
 
 PLUGIN = "/usr/local/lib/partage/partage_spank.so"
 MACHINE = configurations.facts(files={PLUGIN: machine_facts.File(machine_facts.Kind.OTHER)})
-EPILOG = "Epilog=/usr/local/lib/partage/slurm-epilog\n"
+PROLOG, EPILOG = (f"/usr/local/lib/partage/slurm-{name}" for name in ("prolog", "epilog"))
+SCRIPTS = f"Prolog={PROLOG}\nEpilog={EPILOG}\n"
 
 
-def codes(plugstack: str, *, epilog: bool = True) -> list[str]:
+def codes(
+    plugstack: str, *, scripts: str = SCRIPTS, machine: machine_facts.Facts = MACHINE
+) -> list[str]:
     """Of what is found."""
-    slurm = configurations.SLURM + configurations.NODE + (EPILOG if epilog else "")
-    results = configurations.checked(slurm=slurm, plugstack=plugstack, machine=MACHINE)
+    slurm = configurations.SLURM + configurations.NODE + scripts
+    results = configurations.checked(slurm=slurm, plugstack=plugstack, machine=machine)
     return [finding.code for finding in results]
 
 
@@ -33,5 +42,71 @@ def test_an_optional_plugin_holds_nothing() -> None:
 
 def test_a_job_has_to_end() -> None:
     """What it used would be lost, and its fence would stay."""
-    assert codes(f"required {PLUGIN}\n", epilog=False) == ["no-epilog"]
-    assert codes("", epilog=False) == []
+    assert codes(f"required {PLUGIN}\n", scripts=f"Prolog={PROLOG}\n") == ["no-epilog"]
+    assert codes("", scripts="") == []
+
+
+def test_a_node_has_to_be_prepared() -> None:
+    """Jobs would not start after a restart, unless somebody else prepares the node."""
+    slurm = configurations.SLURM + configurations.NODE + f"Epilog={EPILOG}\n"
+    plugstack = f"required {PLUGIN}\n"
+
+    [finding] = configurations.checked(slurm=slurm, plugstack=plugstack, machine=MACHINE)
+
+    assert (finding.code, finding.severity) == ("no-prolog", findings.Severity.NOTE)
+
+
+@pytest.mark.parametrize(("path", "code"), [(PROLOG, "no-prolog"), (EPILOG, "no-epilog")])
+def test_scripts_that_are_missing(path: str, code: str) -> None:
+    """slurmd would take the node out of use; a machine that is no node does not run them."""
+    missing = {path: machine_facts.File(machine_facts.Kind.MISSING)}
+    machine = msgspec.structs.replace(MACHINE, files={**MACHINE.files, **missing})
+    elsewhere = msgspec.structs.replace(machine, hosts=("login",))
+
+    assert codes(f"required {PLUGIN}\n", machine=machine) == [code]
+    assert codes(f"required {PLUGIN}\n", machine=elsewhere) == ["no-node"]
+
+
+def test_a_plugin_of_another_slurm() -> None:
+    """Both versions are named; a plugin that does not tell its own is not judged."""
+    machine = msgspec.structs.replace(MACHINE, built_for={PLUGIN: configurations.OLD})
+    slurm = configurations.SLURM + configurations.NODE + SCRIPTS
+    plugstack = f"required {PLUGIN}\n"
+
+    [finding] = configurations.checked(slurm=slurm, plugstack=plugstack, machine=machine)
+
+    assert (finding.code, finding.line) == ("other-slurm", 1)
+    assert "is built for Slurm 22.05, and Slurm 24.11 does not load it" in finding.problem
+    same = msgspec.structs.replace(machine, built_for={PLUGIN: configurations.NEW})
+    assert codes(plugstack, machine=same) == []
+
+
+def test_the_version_that_a_plugin_tells() -> None:
+    """Ours is built for the Slurm of this machine."""
+    held_slurm.need_plugin()
+    plugin = (parts.LIB / "spank" / libraries.SPANK).read_bytes()
+
+    version = plugin_versions.built_for(plugin)
+
+    assert version is not None
+    assert version == slurm_programs.version()
+
+
+@given(st.binary(max_size=300))
+def test_a_file_that_is_no_plugin(rest: bytes) -> None:
+    """Nothing is told of it, and nothing fails."""
+    assert plugin_versions.built_for(rest) is None
+    assert plugin_versions.built_for(b"\x7fELF\x02\x01" + rest) is None
+
+
+@given(st.data())
+def test_a_damaged_plugin(data: st.DataObject) -> None:
+    """A part that is anything, or an end that is missing: nothing fails."""
+    held_slurm.need_plugin()
+    plugin = (parts.LIB / "spank" / libraries.SPANK).read_bytes()
+    table = int.from_bytes(plugin[40:48], "little")  # of its sections
+    at = data.draw(st.integers(0, 64) | st.integers(table, len(plugin)))
+    damage = data.draw(st.binary(min_size=1, max_size=16))
+
+    plugin_versions.built_for(plugin[:at] + damage + plugin[at + len(damage) :])
+    plugin_versions.built_for(plugin[:at])

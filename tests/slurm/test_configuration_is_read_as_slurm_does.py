@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partage.slurm import config_files, gres, host_ranges, statements
+from partage.slurm.configuration import config_files, gres, host_ranges, node_paths, statements
 from tests.slurm import configurations
 
 
@@ -219,8 +219,8 @@ def test_where_the_files_are(tmp_path: pathlib.Path) -> None:
     named = tmp_path / "other.conf"
     environ = {"SLURM_CONF": str(named)}
 
-    assert config_files.main_file(tmp_path / "x", environ) == tmp_path / "x" / "slurm.conf"
-    assert config_files.main_file(None, environ) == named
+    assert node_paths.main_file(tmp_path / "x", environ) == tmp_path / "x" / "slurm.conf"
+    assert node_paths.main_file(None, environ) == named
     named.write_text("A=1\n")
     (tmp_path / "gres.conf").write_text("Name=gpu\n")
     configuration = config_files.read(named)

@@ -6,9 +6,11 @@ import os
 import pathlib
 import subprocess
 
+import msgspec
 import pytest
 
 from partage.slurm import installation
+from partage.slurm.configuration import submit_rule
 from tests import leaving_out
 
 SLURM_CONF = "ClusterName=x\nNodeName=n1 Gres=gpu:a:1,shard:16"  # without an end of line
@@ -45,6 +47,9 @@ def test_what_is_installed(place: installation.Installation) -> None:
     assert text.startswith(SLURM_CONF + "\n")
     assert f"\nProlog={lib}/slurm-prolog\n" in text
     assert f"\nEpilog={lib}/slurm-epilog\n" in text
+    assert text.endswith("\nJobSubmitPlugins=lua\n")
+    assert f'dofile("{place.rule}")' in place.script.read_text()
+    assert "shard = 16" in place.rule.read_text()
     for name in ("slurm-prolog", "slurm-epilog"):
         assert os.access(lib / name, os.X_OK)
         subprocess.run(["sh", "-n", str(lib / name)], check=True)
@@ -63,7 +68,7 @@ def test_what_was_there_is_kept(place: installation.Installation) -> None:
 
 def test_twice_is_no_harm(place: installation.Installation) -> None:
     """The second time nothing changes."""
-    assert len(install(place).changes) == 5
+    assert len(install(place).changes) == 7
     assert install(place) == installation.Plan(())
 
 
@@ -83,6 +88,8 @@ def test_uninstalling_leaves_what_others_wrote(place: installation.Installation)
     assert place.main.read_text() == SLURM_CONF + "\nPartitionName=all\n"
     assert place.plugstack.read_text() == PLUGSTACK
     assert list(place.folder.iterdir()) == []
+    assert not place.rule.exists()
+    assert not place.script.exists()
     assert installation.uninstalling(place).changes == ()
 
 
@@ -121,6 +128,111 @@ def test_a_dry_run_prints_a_diff(place: installation.Installation) -> None:
     assert f"{place.folder}/partage_spank.so would be written\n" in text
     assert "\0" not in text
     assert place.main.read_text() == SLURM_CONF
+
+
+OWN_SCRIPT = "function slurm_job_submit(job_desc) return slurm.SUCCESS end\n"
+
+
+@pytest.mark.parametrize(
+    ("setting", "script", "to_write"),
+    [
+        ("JobSubmitPlugins=all_partitions\n", "", "JobSubmitPlugins=all_partitions,lua "),
+        ("JobSubmitPlugins=lua\n", "", "JobSubmitPlugins=lua "),
+        ("JobSubmitPlugins=lua\n", OWN_SCRIPT, "JobSubmitPlugins=lua "),
+        ("", OWN_SCRIPT, "JobSubmitPlugins=lua "),  # Slurm does not run it today
+    ],
+)
+def test_rules_of_the_site_are_left(
+    place: installation.Installation, setting: str, script: str, to_write: str
+) -> None:
+    """Only our own file is written, and it is said how to call it."""
+    place.main.write_text(f"{SLURM_CONF}\n{setting}")
+    if script:
+        place.script.write_text(script)
+
+    [note] = install(place).notes
+
+    assert to_write in note
+    assert f'{place.script}: local answer = dofile("{place.rule}")(job_desc); ' in note
+    assert place.script.exists() is bool(script)
+    assert not script or place.script.read_text() == script
+    assert place.main.read_text().count("JobSubmitPlugins") == bool(setting)
+    assert place.rule.exists()
+
+
+def test_a_site_calls_the_rule(place: installation.Installation) -> None:
+    """There is nothing more to say; and the rule stays as long as it is called."""
+    place.main.write_text(f"{SLURM_CONF}\nJobSubmitPlugins=lua\n")
+    place.script.write_text(f"{submit_rule.call(place.main)}\n{OWN_SCRIPT}")
+    assert install(place).notes == ()
+
+    plan = installation.uninstalling(place)
+    installation.apply(plan)
+
+    assert (place.rule.exists(), place.script.exists()) == (True, True)
+    assert plan.notes == (
+        f"{place.script} calls {place.rule}, which stays; remove the call, then the file",
+    )
+
+
+def test_a_script_that_slurmctld_needs_stays(place: installation.Installation) -> None:
+    """The site wrote the setting into a line of its own meanwhile."""
+    install(place)
+    with place.main.open("a") as file:
+        file.write("JobSubmitPlugins=all_partitions,lua\n")
+
+    plan = installation.uninstalling(place)
+    installation.apply(plan)
+
+    [note] = plan.notes
+    assert note.endswith(f"{place.script} stays; remove both together")
+    assert (place.rule.exists(), place.script.exists()) == (True, True)
+
+
+def test_a_machine_that_is_not_the_controller(place: installation.Installation) -> None:
+    """It gets no rule, as slurmctld would not start with the line alone; and is told so once."""
+    node = msgspec.structs.replace(place, is_controller=False)
+
+    assert install(node).notes == (
+        "run this where slurmctld runs, too: there it adds the rule for submissions",
+    )
+
+    assert "JobSubmitPlugins" not in place.main.read_text()
+    assert not place.rule.exists()
+    place.main.write_text(f"{place.main.read_text()}JobSubmitPlugins=lua\n")  # of the controller
+    assert install(node) == installation.Plan(())
+
+
+def test_a_slurm_without_lua(place: installation.Installation) -> None:
+    """slurmctld would not start."""
+    [note] = install(msgspec.structs.replace(place, has_lua=False)).notes
+
+    assert "has no plugin job_submit/lua" in note
+    assert "JobSubmitPlugins" not in place.main.read_text()
+    assert not place.script.exists()
+
+
+def test_a_newer_configuration_makes_a_newer_rule(place: installation.Installation) -> None:
+    """Nothing else changes."""
+    install(place)
+    place.main.write_text(place.main.read_text().replace("shard:16", "shard:24"))
+
+    plan = install(place)
+
+    assert [change.path for change in plan.changes] == [place.rule]
+    assert "shard = 24" in place.rule.read_text()
+
+
+def test_a_configuration_that_cannot_be_read_has_no_rule(
+    place: installation.Installation,
+) -> None:
+    """The rest is installed, and it is said why."""
+    (place.main.parent / "gres.conf").write_text("Name=shard Count=many\n")
+
+    [note] = install(place).notes
+
+    assert note.startswith("there is no rule for submissions: Count=many is not a number; ")
+    assert not place.rule.exists()
 
 
 @leaving_out.needs_root

@@ -71,9 +71,7 @@ def slurm() -> Iterator[held_slurm.HeldSlurm]:
 def calm(slurm: held_slurm.HeldSlurm) -> Iterator[None]:
     """No job of one test runs in the next; and each test leaves nothing behind."""
     yield
-    slurm.inside("scancel", "--full", *(f"--user={user}" for user in held_slurm.USERS[:1]))
-    slurm.inside("scancel", "--full", f"--user={held_slurm.USERS[1]}")
-    slurm.until(lambda: not slurm.inside("squeue", "--noheader").stdout.strip())
+    slurm.end_jobs()
     slurm.until(lambda: not slurm.jobs())
 
 
@@ -210,20 +208,25 @@ def test_without_the_table_nothing_starts(slurm: held_slurm.HeldSlurm) -> None:
     table = slurm.fences / "cards"
     table.rename(slurm.fences / "away")
     try:
-        done = slurm.srun("--gres=shard:8", "echo", "ran")
-        assert (done.returncode, done.stdout) == (1, "")
-        assert "Partage: the task is not started" in done.stderr
-        assert "run `partage slurm prepare` on the node as root" in done.stderr
-        assert slurm.srun("echo", "ran").stdout == "ran\n"
-        script = slurm.folder / "script.sh"
-        script.write_text("#!/bin/sh\necho ran\n")
-        job = slurm.submit(script, "--gres=shard:8")
-        slurm.until(lambda: _is_over(slurm, job))
-        output = slurm.until(lambda: slurm.output(job))
-        assert "Partage: the task is not started" in output
-        assert "ran\n" not in output
+        with slurm.without_prolog():
+            _check_nothing_starts(slurm)
     finally:
         (slurm.fences / "away").rename(table)
+
+
+def _check_nothing_starts(slurm: held_slurm.HeldSlurm) -> None:
+    done = slurm.srun("--gres=shard:8", "echo", "ran")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "Partage: the task is not started" in done.stderr
+    assert "run `partage slurm prepare` on the node as root" in done.stderr
+    assert slurm.srun("echo", "ran").stdout == "ran\n"
+    script = slurm.folder / "script.sh"
+    script.write_text("#!/bin/sh\necho ran\n")
+    job = slurm.submit(script, "--gres=shard:8")
+    slurm.until(lambda: _is_over(slurm, job))
+    output = slurm.until(lambda: slurm.output(job))
+    assert "Partage: the task is not started" in output
+    assert "ran\n" not in output
 
 
 def test_a_root_that_is_full_starts_nothing(slurm: held_slurm.HeldSlurm) -> None:

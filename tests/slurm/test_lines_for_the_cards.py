@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from partage.core import errors
-from partage.slurm import gres_lines, machine_facts
+from partage.slurm.checks import machine_facts
+from partage.slurm.configuration import gres_lines
 from tests.local import sites
 from tests.slurm import configurations
 

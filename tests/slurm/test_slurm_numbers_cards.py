@@ -8,7 +8,9 @@ import pathlib
 import pytest
 
 from cluster.slurm import private_slurm
-from partage.slurm import card_table, config_files, gres, machine_facts
+from partage.slurm.checks import machine_facts
+from partage.slurm.configuration import config_files, gres
+from partage.slurm.node import card_table
 from tests import leaving_out
 from tests.slurm import real_slurm
 
@@ -41,7 +43,7 @@ def test_a_number_is_the_same_card_for_both(
 ) -> None:
     """Each card of the node, by its type and count, against what a step can open."""
     real_slurm.need()
-    slurm = private_slurm.PrivateSlurm(tmp_path / "slurm", cards=4)
+    slurm = private_slurm.PrivateSlurm(tmp_path / "slurm", cards=4, tree=real_slurm.TREE)
     node = slurm.nodes[0]
     files = [f"{slurm.devices}/nvidia{number}" for _, number in lines]
     conf = [

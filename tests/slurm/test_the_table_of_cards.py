@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from partage.core import errors
 from partage.devices import nvml
-from partage.slurm import card_table, gres, machine_facts, statements
+from partage.slurm.checks import machine_facts
+from partage.slurm.configuration import gres, statements
+from partage.slurm.node import card_table
 
 GIB = 1 << 30
 PLACE = statements.Place("gres.conf")
@@ -49,7 +52,7 @@ def test_each_card_has_its_own_size_and_count() -> None:
         facts(16, 24),
     )
     assert sharing == "shard"
-    assert [(card.number, card.uuid, card.memory_bytes, card.shards) for card in cards] == [
+    assert [(card.number, card.uuid, card.memory_bytes, card.shares) for card in cards] == [
         (0, "GPU-1", 24 * GIB, 24),
         (1, "GPU-0", 16 * GIB, 16),
     ]
@@ -60,7 +63,7 @@ def test_shards_without_files_are_spread() -> None:
     gpus = line("gpu", "/dev/nvidia0", "/dev/nvidia1", kind="a")
     for shards in ([line("shard", count=32)], []):
         _, cards = card_table.cards(node("gpu:a:2,shard:32", gpus, *shards), facts(16, 16))
-        assert [card.shards for card in cards] == [16, 16]
+        assert [card.shares for card in cards] == [16, 16]
 
 
 @pytest.mark.parametrize(
@@ -71,7 +74,10 @@ def test_shards_without_files_are_spread() -> None:
         (node("gpu:1,shard:1"), "does not say which device file"),
         (node("gpu:1,shard:1", line("gpu", "/dev/nvidia0"), detected=True), "which device file"),
         (node("gpu:1,shard:1", line("gpu", "/dev/nvidia9")), "no card that the driver knows"),
-        (node("gpu:2,shard:33", line("gpu", "/dev/nvidia0", "/dev/nvidia1")), "33 shards"),
+        (
+            node("gpu:2,shard:33", line("gpu", "/dev/nvidia0", "/dev/nvidia1")),
+            "33 shard do not go evenly over 2 cards",
+        ),
         (
             node(
                 "gpu:1,shard:1",
@@ -92,11 +98,36 @@ def test_files_that_contradict_themselves_make_no_table(described: gres.Node, re
         card_table.cards(described, facts(16, 16))
 
 
+def with_lost(before: machine_facts.Facts, index: int) -> machine_facts.Facts:
+    """The same machine, and one card fell off the bus."""
+    lost = nvml.Device(index=index, problem="it is lost")
+    devices = [lost if device.index == index else device for device in before.devices or ()]
+    return msgspec.structs.replace(before, devices=tuple(devices))
+
+
+def test_a_card_that_does_not_answer_is_left_out() -> None:
+    """The driver does not even tell its file; the numbers of the others stay."""
+    gpus = line("gpu", *(f"/dev/nvidia{minor}" for minor in range(3)), kind="a")
+    described, after = node("gpu:a:3,shard:48", gpus), with_lost(facts(16, 16, 16), 1)
+    _, cards = card_table.cards(described, after)
+    assert [(card.number, card.uuid) for card in cards] == [(0, "GPU-2"), (2, "GPU-0")]
+    [silent] = card_table.silent(described, after)
+    assert (silent.number, silent.file) == (1, "/dev/nvidia1")
+    assert "it is lost" in silent.problem
+
+
+def test_a_lost_card_does_not_excuse_a_file_of_no_card() -> None:
+    """With more such files than lost cards, nobody knows which file is wrong."""
+    described = node("gpu:3,shard:3", line("gpu", "/dev/nvidia0", "/dev/nvidia1", "/dev/nvidia9"))
+    with pytest.raises(errors.InputError, match="no card that the driver knows"):
+        card_table.cards(described, with_lost(facts(16, 16), 1))
+
+
 def test_costs_of_contexts_are_kept_from_one_table_to_the_next() -> None:
     """A card that is full cannot be measured."""
     cards = (card_table.Card(0, "GPU-0", GIB, 300, 1), card_table.Card(1, "GPU-1", GIB, 0, 1))
     text = "".join(
-        f"card {c.number} {c.uuid} {c.memory_bytes} {c.context_bytes} {c.shards}\n" for c in cards
+        f"card {c.number} {c.uuid} {c.memory_bytes} {c.context_bytes} {c.shares}\n" for c in cards
     )
     costs = card_table.context_costs(f"partage\n{text}end\ncard x\n")
     assert costs == {"GPU-0": 300}

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from partage.fence.store import layout, limits, locks, roots, tenants
-from partage.slurm import job_end, job_usage
+from partage.slurm.jobs import job_end, job_usage
 
 UUID = "GPU-00000000-0000-0000-0000-000000000001"
 

@@ -1,4 +1,4 @@
-"""What is put into Slurm on a node, and taken out again: the plugin, its line, Prolog and Epilog.
+"""What is put into Slurm, and taken out again: the plugin, its line, Prolog, Epilog, and the rule.
 
 First it is said what would change, as values; then that is done. Slurm's own files are never
 changed without a copy beside them, and only whole lines are added or removed. To install twice
@@ -15,7 +15,10 @@ from pathlib import Path
 import msgspec
 
 from partage.core import errors
-from partage.slurm import card_table, config_files, fence_checks, node_preparation
+from partage.slurm import slurm_programs
+from partage.slurm.checks import fence_checks
+from partage.slurm.configuration import config_files, gres, node_paths, statements, submit_rule
+from partage.slurm.node import card_table, node_preparation
 
 FOLDER = Path("/usr/local/lib/partage")  # for the plugin and the scripts
 _PROLOG, _EPILOG = "slurm-prolog", "slurm-epilog"
@@ -46,38 +49,62 @@ class Plan(msgspec.Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
 
+class _Submission(msgspec.Struct, frozen=True):
+    """What the rule for submissions needs."""
+
+    changes: tuple[Change, ...] = ()
+    lines: tuple[str, ...] = ()  # for slurm.conf
+    notes: tuple[str, ...] = ()
+
+
 class Installation(msgspec.Struct, frozen=True, kw_only=True):
     """Where things are, or are to be."""
 
     main: Path  # slurm.conf
     folder: Path = FOLDER
     command: Path  # partage itself
+    programs: Path = Path("/usr/bin")  # where Slurm's are
+    version: slurm_programs.Version | None = None  # of Slurm
+    has_lua: bool = True  # whether this Slurm can run a job_submit.lua
+    is_controller: bool = True  # whether slurmctld runs here, which alone asks the rule
 
     @property
     def plugstack(self) -> Path:
         """Beside slurm.conf."""
         return self.main.with_name("plugstack.conf")
 
+    @property
+    def rule(self) -> Path:
+        """For submissions."""
+        return self.main.with_name(submit_rule.NAME)
+
+    @property
+    def script(self) -> Path:
+        """Which slurmctld runs; a site may have its own."""
+        return self.main.with_name(submit_rule.SCRIPT)
+
 
 def installing(place: Installation, plugin: bytes, compute: str) -> Plan:
     """What has to change for jobs to be held to their shares."""
     configuration = config_files.read(place.main)
     hooks = {"Prolog": place.folder / _PROLOG, "Epilog": place.folder / _EPILOG}
-    notes, lines = [], []
+    notes, lines = list[str](), list[str]()
     for key, script in hooks.items():
         value, _ = configuration.slurm.setting(key)
         if not value:
             lines.append(f"{key}={script}")
         elif value != str(script):
             notes.append(f"slurm.conf has {key}={value}; call {script} from it, as root")
+    submission = _submission(place, configuration)
     scripts = {_PROLOG: _prolog(place), _EPILOG: _epilog(place)}
     changes = [
         _own(place.folder / fence_checks.PLUGIN, plugin, 0o644),
         *(_own(place.folder / name, text.encode(), 0o755) for name, text in scripts.items()),
         _foreign(place.plugstack, _with_lines(place.plugstack, _plugin_lines(place, compute))),
-        _foreign(place.main, _with_lines(place.main, lines)),
+        *submission.changes,
+        _foreign(place.main, _with_lines(place.main, [*lines, *submission.lines])),
     ]
-    return Plan(_needed(changes), tuple(notes))
+    return Plan(_needed(changes), (*notes, *submission.notes))
 
 
 def uninstalling(place: Installation) -> Plan:
@@ -90,7 +117,11 @@ def uninstalling(place: Installation) -> Plan:
             for name in (_PROLOG, _EPILOG, fence_checks.PLUGIN)
         ),
     ]
-    return Plan(_needed(changes))
+    script = (_text(place.script) or b"").decode(errors="replace")
+    if note := _needed_still(place, script, changes[0].after or b""):
+        return Plan(_needed(changes), (note,))
+    removed = [place.rule, *([place.script] if submit_rule.is_ours(script) else [])]
+    return Plan(_needed([*changes, *(_own(path, None, 0o644) for path in removed)]))
 
 
 def difference(plan: Plan) -> str:
@@ -121,6 +152,61 @@ def apply(plan: Plan) -> None:
             raise errors.InputError(
                 f"{change.path} cannot be written ({error.strerror})", instead="run this as root"
             ) from error
+
+
+def _submission(place: Installation, configuration: config_files.Configuration) -> _Submission:
+    """Where slurmctld runs: the rule, and what runs it if the site has nothing of its own.
+
+    On a node there would be a line in slurm.conf that keeps slurmctld from starting, where the
+    file is copied to the controller without the scripts beside it.
+    """
+    if not place.is_controller:
+        note = "run this where slurmctld runs, too: there it adds the rule for submissions"
+        return _Submission(notes=() if submit_rule.is_asked(configuration.slurm) else (note,))
+    try:
+        rule = submit_rule.rule(configuration, place.version)
+    except gres.Malformed as error:
+        note = f"there is no rule for submissions: {error}; see `partage slurm check`"
+        return _Submission(notes=(note,))
+    changes = [_own(place.rule, rule.encode(), 0o644)]
+    own_plugins, _ = configuration.slurm.setting(submit_rule.SETTING)
+    script = (_text(place.script) or b"").decode(errors="replace")
+    runs = submit_rule.is_asked(configuration.slurm) and submit_rule.NAME in script
+    if place.has_lua and _is_free(script) and (runs or not own_plugins):
+        changes.append(_own(place.script, submit_rule.script(place.main).encode(), 0o644))
+        line = f"{submit_rule.SETTING}={submit_rule.PLUGIN}"
+        return _Submission(tuple(changes), () if own_plugins else (line,))
+    notes = () if runs else (_submission_note(place, own_plugins),)
+    return _Submission(tuple(changes), notes=notes)
+
+
+def _needed_still(place: Installation, script: str, main: bytes) -> str:
+    """Why the rule stays, where slurmctld would refuse jobs, or not start, without it."""
+    if not _is_free(script) and submit_rule.NAME in script:
+        return f"{place.script} calls {place.rule}, which stays; remove the call, then the file"
+    setting = submit_rule.SETTING
+    if script and submit_rule.is_ours(script) and setting.lower().encode() in main.lower():
+        return f"slurm.conf has its own {setting}, so {place.script} stays; remove both together"
+    return ""
+
+
+def _is_free(script: str) -> bool:
+    """Whether job_submit.lua may be written: nobody has, or we did."""
+    return not script or submit_rule.is_ours(script)
+
+
+def _submission_note(place: Installation, own_plugins: str) -> str:
+    if not place.has_lua:
+        return (
+            f"{place.rule} is not in use: this Slurm has no plugin job_submit/lua "
+            "(Debian: slurm-wlm-basic-plugins)"
+        )
+    plugins = dict.fromkeys([*statements.words(own_plugins), submit_rule.PLUGIN])
+    return (
+        "the site has its own rules for submissions, which stay; for that of Partage, write "
+        f"{submit_rule.SETTING}={','.join(plugins)} in slurm.conf, and in slurm_job_submit and "
+        f"slurm_job_modify of {place.script}: {submit_rule.call(place.main)}"
+    )
 
 
 def _apply(change: Change) -> None:
@@ -200,7 +286,7 @@ def _text(path: Path) -> bytes | None:
 
 def _prolog(place: Installation) -> str:
     """Ready is a table of this boot that is newer than what it was made from."""
-    table = node_preparation.ROOT / card_table.NAME
+    table = node_paths.ROOT / card_table.NAME
     newer = " && ".join(
         f'[ "$table" -nt {shlex.quote(str(place.main.with_name(name)))} ]'
         for name in (place.main.name, "gres.conf")
@@ -215,8 +301,13 @@ def _prolog(place: Installation) -> str:
 
 
 def _epilog(place: Installation) -> str:
-    tenant = f"{node_preparation.ROOT}/tenants/job-$SLURM_JOB_ID"
-    body = f'[ -d "{tenant}" ] || exit 0\n{shlex.quote(str(place.command))} slurm epilog'
+    tenant = f"{node_paths.ROOT}/tenants/job-$SLURM_JOB_ID"
+    conf = shlex.quote(str(place.main.parent))
+    body = (
+        f'[ -d "{tenant}" ] || exit 0\n'
+        f"export PATH=${{PATH:-/usr/bin:/bin}}:{shlex.quote(str(place.programs))}\n"
+        f"{shlex.quote(str(place.command))} slurm epilog --conf {conf}"
+    )
     return _SCRIPT.format(what="slurmd runs it as root after a job.", body=body)
 
 

@@ -16,6 +16,7 @@ Examples:
   partage ps                  cards, tenants, the queue
   partage ps -o wide          in MiB, with reasons, process ids, commands
   partage ps | grep alice
+  partage ps -o json | jq '.tenants[] | select(.job == 4711) | .used_bytes'
   partage ps -o json | jq '.tenants[] | select(.refused > 0) | .name'
 """
 
@@ -31,12 +32,12 @@ Examples:
 def ps(*, output: str) -> None:
     """Show the cards of this machine, the programs with a share of them, and the queue.
 
-    COMPUTE of a program is its part of the card's time in the last half second, and what it asked
-    for. N/A is what is not known.
+    Jobs of Slurm are there, too; a step of a job is a part of it. COMPUTE of a program is its part
+    of the card's time in the last half second, and what it asked for. N/A is what is not known.
     """
-    from partage.local.view import machine_snapshot
+    from partage.cli.sources import this_machine
 
-    with machine_snapshot.opened() as taken:
+    with this_machine.opened() as taken:
         show(taken, output, wait=time.sleep)
 
 

@@ -26,16 +26,18 @@ Examples:
     help="What to do about a process outside its fence, or its program.",
 )
 def watch(*, then: str) -> None:
-    """Look for programs that hold more of a card than their fence counts.
+    """Look for programs, and jobs of Slurm, that hold more of a card than their fence counts.
 
     Prints one line for each process. It need not run all the time: `partage ps` and `partage top`
     look in the same way. Only root can end processes of others.
     """
+    from partage.cli.sources import slurm_node
     from partage.local.ledger import session
     from partage.local.view import watch as watching
 
+    jobs = slurm_node.tenants(os.environ)
     with session.opened(os.environ) as opened:
-        watching.follow(opened, Then(then), _say, notices.show)
+        watching.follow(opened, Then(then), _say, notices.show, jobs)
 
 
 def _say(text: str) -> None:

@@ -8,7 +8,7 @@ commands last because they are long.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -33,6 +33,7 @@ TENANT_WIDE = (
     *("PID", "PRIORITY", "PROCESSES", "MODE", "REFUSED", "WAITED", "DIALECT", "TOKEN", "UUID"),
     "COMMAND",
 )
+STEP = "STEP"  # where a tenant is a job of Slurm, behind the columns that others have
 WAITING_NARROW = ("PLACE", "NAME", "USER", "PRIORITY", "ASKS", "WAITING")
 WAITING = ("PLACE", "NAME", "USER", "PRIORITY", "ASKS", "WAITING", "REASON")
 WAITING_WIDE = ("PID", "TOKEN")
@@ -66,6 +67,7 @@ class _Piece(msgspec.Struct, frozen=True):
 
 _CARDS = _Columns(CARD_NARROW, CARD, CARD_WIDE)
 _TENANTS = _Columns(TENANT_NARROW, TENANT, TENANT_WIDE)
+_WITH_JOBS = _Columns((*TENANT_NARROW, STEP), (*TENANT, STEP), TENANT_WIDE)
 _QUEUE = _Columns(WAITING_NARROW, WAITING, WAITING_WIDE, last=1)
 _FOREIGNERS = _Columns(FOREIGN_NARROW, FOREIGN, FOREIGN_WIDE, last=1)
 
@@ -77,7 +79,7 @@ def page(view: views.View, rates: Rates, form: pages.Form = pages.Form.USUAL) ->
         about=_about(view),
         taken_ns=view.taken_ns,
         cards=_block(_CARDS, map(_card, view.cards), form),
-        tenants=_block(_TENANTS, _tenants(view, rates), form),
+        tenants=_block(_WITH_JOBS if _has_jobs(view) else _TENANTS, _tenants(view, rates), form),
         others=(
             _block(_QUEUE, _waiting(view), form),
             _block(_FOREIGNERS, map(_foreign, view.foreign), form),
@@ -91,7 +93,16 @@ def _about(view: views.View) -> str:
     count = f"{len(view.cards)} card{'' if len(view.cards) == 1 else 's'}"
     simulated = " (simulated)" if view.simulated else ""
     whose = "shared" if view.shared else "of one user"
-    return f"{count}{simulated}  ledger {view.ledger} ({whose})"
+    return f"{count}{simulated}  ledger {view.ledger} ({whose}){_managed(view)}"
+
+
+def _managed(view: views.View) -> str:
+    """Which cards ``partage run`` does not give away."""
+    indexes = [str(card.index) for card in view.cards if card.managed_by]
+    if not indexes:
+        return ""
+    manager = next(card.managed_by for card in view.cards if card.managed_by)
+    return f"  {manager.capitalize()} has card{'s' * (len(indexes) > 1)} {', '.join(indexes)}"
 
 
 def _block(columns: _Columns, pieces: Iterator[_Piece], form: pages.Form) -> pages.Block:
@@ -154,15 +165,49 @@ def _temperature(degrees_c: int | None) -> table_cells.Cell:
 
 def _tenants(view: views.View, rates: Rates) -> Iterator[_Piece]:
     """One line for each grant and card, by card."""
-    for tenant in sorted(view.tenants, key=_by_card):
+    steps = _has_jobs(view)
+    for tenant in _with_only_steps(sorted(view.tenants, key=_by_card)):
         rate = rates.get(tenant.key) or usage_rows.Rate(None, None)
+        step = (_step(tenant),) if steps else ()
         line = pages.Line(
-            cells=_tenant(tenant, rate, view.taken_ns),
+            cells=(*_tenant(tenant, rate, view.taken_ns), *step),
             key=tenant.key,
             words=f"{tenant.name} {tenant.user}",
-            target=_target(view, tenant, since=tenant.granted_at, processes=tenant.processes or ()),
+            target=_target(
+                view,
+                tenant,
+                since=tenant.granted_at,
+                processes=tenant.processes or (),
+                job=tenant.job,
+            ),
         )
-        yield _Piece(_narrow(tenant, rate, view.taken_ns), line, _more(tenant, rate))
+        narrow = (*_narrow(tenant, rate, view.taken_ns), *step)
+        yield _Piece(narrow, line, _more(tenant, rate))
+
+
+def _with_only_steps(tenants: Sequence[views.TenantView]) -> Iterator[views.TenantView]:
+    """A job and its only step, where that has all that the job has, are one line."""
+    steps: dict[tuple[int | None, str], list[views.TenantView]] = {}
+    for tenant in tenants:
+        if tenant.step is not None:
+            steps.setdefault((tenant.job, tenant.uuid), []).append(tenant)
+    for tenant in tenants:
+        own = steps.get((tenant.job, tenant.uuid), [])
+        if len(own) != 1:
+            yield tenant
+        elif tenant.step is None:
+            same = own[0].memory_mib == tenant.memory_mib
+            yield msgspec.structs.replace(tenant, step=own[0].step) if same else tenant
+            if not same:
+                yield own[0]
+
+
+def _has_jobs(view: views.View) -> bool:
+    return any(tenant.job is not None for tenant in view.tenants)
+
+
+def _step(tenant: views.TenantView) -> table_cells.Cell:
+    return table_cells.text(tenant.step) if tenant.step else table_cells.nothing()
 
 
 def _by_card(tenant: views.TenantView) -> tuple[bool, int, float, str]:
@@ -226,6 +271,7 @@ def _target(
     *,
     since: float,
     processes: tuple[int, ...] = (),
+    job: int | None = None,
 ) -> pages.Target:
     return pages.Target(
         name=program.name,
@@ -235,6 +281,7 @@ def _target(
         processes=tuple(pid for pid in processes if pid != program.pid),
         since=since,
         lease=str(_leases(view) / program.token),
+        job=job,
     )
 
 

@@ -33,10 +33,11 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     user: str
     uid: int
-    pid: int  # of the program that was started; it may have ended
+    pid: int | None  # of the program that was started; it may have ended
     processes: tuple[int, ...]  # others, as they registered themselves
     since: float  # seconds since 1970; the program was started before
     lease: str  # the file that its processes have open
+    job: int | None = None  # of Slurm: its processes are known by their cgroup, and there is no pid
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):

@@ -53,6 +53,11 @@ def text(written: str | None) -> Cell:
     return Cell(plain, rank=plain.casefold())
 
 
+def nothing() -> Cell:
+    """What does not exist here; that is known."""
+    return Cell(_UNKNOWN_PART, Tone.FAINT)
+
+
 def fence(level: str | None) -> Cell:
     """The fence in force; a user should see first that a program is outside of it."""
     return bad(level) if level == escapes.Kind.OUTSIDE else text(level)

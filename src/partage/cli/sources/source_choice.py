@@ -32,9 +32,9 @@ def first_snapshot(agent: str | None, root: Path | None) -> Iterator[snapshots.S
     elif snapshot := _agent(agent):
         yield snapshot
     else:
-        from partage.local.view import machine_snapshot
+        from partage.cli.sources import this_machine
 
-        with machine_snapshot.opened() as view:
+        with this_machine.opened() as view:
             yield snapshots.of_machine(view)
 
 

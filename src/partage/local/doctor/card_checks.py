@@ -34,12 +34,18 @@ def foreign(context: findings.Context) -> Iterator[findings.Finding]:
     """Processes on the cards that Partage did not start."""
     if context.seen is None:
         return
+    others, pids = context.beside.tenants(), {process.pid for process in context.seen.present}
+    of_jobs = others.owners(pids).keys() | others.unfenced(pids).keys()
     if context.state is None:
-        foreigners = context.seen.present
+        foreigners = tuple(p for p in context.seen.present if p.pid not in of_jobs)
     else:
-        foreigners = machine.understood(context.seen, context.swept.living, context.state).foreign
+        living = context.swept.living
+        foreigners = machine.understood(
+            context.seen, living, context.state, claimed=of_jobs
+        ).foreign
     if not foreigners:
-        yield findings.ok("foreign", "only programs of `partage run` use the cards")
+        jobs = f", and jobs of {context.beside.manager.capitalize()}," if of_jobs else ""
+        yield findings.ok("foreign", f"only programs of `partage run`{jobs} use the cards")
         return
     sizes = [process.used_bytes for process in foreigners if process.used_bytes is not None]
     used = f"{sum(sizes) // MIB} MiB" if len(sizes) == len(foreigners) else "N/A"
@@ -50,6 +56,16 @@ def foreign(context: findings.Context) -> Iterator[findings.Finding]:
         f"{subject} that Partage did not start {'uses' if count == 1 else 'use'} {used}",
         "start them with `partage run`; until then, what they use is not granted to anybody",
     )
+
+
+def managed(context: findings.Context) -> Iterator[findings.Finding]:
+    """Cards that others give away, where there are any."""
+    if context.seen is None:
+        return
+    access = context.beside.gate(context.seen.devices)
+    present = [card for device in context.seen.devices if (card := device.card) is not None]
+    if note := access.note(present):
+        yield findings.ok("managed", f"{note}, and not given away by `partage run`")
 
 
 def fences(_context: findings.Context) -> Iterator[findings.Finding]:

@@ -16,12 +16,14 @@ from partage.devices import nvml
 from partage.local.doctor import card_checks, findings, ledger_checks, system_checks
 from partage.local.ledger import session
 from partage.local.state import disk_problems, location
+from partage.local.view import surroundings
 
 Examination = Callable[[findings.Context], Iterable[findings.Finding]]
 
 EXAMINATIONS: tuple[tuple[str, Examination], ...] = (
     ("cards", card_checks.cards),
     ("foreign", card_checks.foreign),
+    ("managed", card_checks.managed),
     ("fence", card_checks.fences),
     ("library", card_checks.library),
     ("cuda", card_checks.cuda),
@@ -40,12 +42,13 @@ def examine(
     environ: Mapping[str, str],
     *,
     shared: Path = location.SHARED,
+    beside: surroundings.Surroundings = surroundings.ALONE,
     examinations: Iterable[tuple[str, Examination]] = EXAMINATIONS,
 ) -> list[findings.Finding]:
     """Everything, in the order in which it is worth putting right."""
     with contextlib.ExitStack() as stack:
         driver, first = _driver(stack, simulated=bool(environ.get(location.SIMULATION)))
-        context = findings.Context(environ, driver, shared)
+        context = findings.Context(environ, driver, shared, beside)
         rest = [
             finding
             for name, examination in examinations
@@ -64,7 +67,7 @@ def _driver(
     except errors.DeviceError as error:
         return None, findings.problem("driver", error.what, error.instead)
     except Exception as error:  # noqa: BLE001 (the rest is worth telling)
-        return None, _failed("driver", error)
+        return None, findings.failed("driver", error)
 
 
 def _guarded(
@@ -79,12 +82,4 @@ def _guarded(
         text = f"{error.filename or name}: {error.strerror or error}"
         yield findings.problem(name, text, f"name a folder of yours in {location.VARIABLE}")
     except Exception as error:  # noqa: BLE001 (one that fails must not hide the others)
-        yield _failed(name, error)
-
-
-def _failed(name: str, error: Exception) -> findings.Finding:
-    return findings.problem(
-        name,
-        f"this could not be examined ({type(error).__name__}: {error})",
-        "this is a bug in Partage: please report it with this line",
-    )
+        yield findings.failed(name, error)

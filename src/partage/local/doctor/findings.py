@@ -17,6 +17,7 @@ from partage.devices import nvml
 from partage.local.ledger import ledger, liveness
 from partage.local.machine import machine
 from partage.local.state import entries, location
+from partage.local.view import surroundings
 
 
 class Status(enum.StrEnum):
@@ -25,6 +26,7 @@ class Status(enum.StrEnum):
     OK = "ok"
     NOTE = "note"  # works, but not as well as it could
     PROBLEM = "problem"
+    UNCHECKED = "unchecked"  # it could not be looked at
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -34,6 +36,7 @@ class Finding(msgspec.Struct, frozen=True):
     status: Status
     text: str
     remedy: str = ""
+    objects: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET  # where it may be about several
 
 
 def ok(what: str, text: str) -> Finding:
@@ -51,6 +54,20 @@ def problem(what: str, text: str, remedy: str) -> Finding:
     return Finding(what, Status.PROBLEM, text, remedy)
 
 
+def unchecked(what: str, why: str, remedy: str) -> Finding:
+    """Nothing can be said about it."""
+    return Finding(what, Status.UNCHECKED, f"not checked: {why}", remedy)
+
+
+def failed(what: str, error: Exception) -> Finding:
+    """An examination ended in an error that it does not know."""
+    return problem(
+        what,
+        f"this could not be examined ({type(error).__name__}: {error})",
+        "this is a bug in Partage: please report it with this line",
+    )
+
+
 class Context:
     """The machine as examinations see it: each part is looked at once, and nothing is made.
 
@@ -59,10 +76,15 @@ class Context:
     """
 
     def __init__(
-        self, environ: Mapping[str, str], driver: nvml.Nvml | None, shared: Path = location.SHARED
+        self,
+        environ: Mapping[str, str],
+        driver: nvml.Nvml | None,
+        shared: Path = location.SHARED,
+        beside: surroundings.Surroundings = surroundings.ALONE,
     ) -> None:
         self.environ = environ
         self.driver = driver
+        self.beside = beside
         self._shared = shared
 
     @functools.cached_property

@@ -75,11 +75,22 @@ def see(driver: nvml.Nvml) -> Seen:
     return Seen(devices, tuple(present), driver.driver_version())
 
 
-def understood(seen: Seen, living: Sequence[entries.Entry], state: location.StateFolder) -> Machine:
-    """What that means, given the entries that have grants."""
+def understood(
+    seen: Seen,
+    living: Sequence[entries.Entry],
+    state: location.StateFolder,
+    *,
+    claimed: Collection[int] = (),
+) -> Machine:
+    """What that means, given the entries that have grants.
+
+    ``claimed`` are processes of tenants that the ledger does not have, and are not foreign.
+    """
     ours = owners({process.pid for process in seen.present}, living, state)
     foreign = tuple(
-        process for process in seen.present if process.pid not in ours and _exists(process.pid)
+        process
+        for process in seen.present
+        if process.pid not in ours and process.pid not in claimed and _exists(process.pid)
     )
     by_card = {device.uuid: device for device in seen.devices if device.uuid}
     taken = {

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -19,11 +19,13 @@ from partage.core import cards, demands, errors, fleet, grants
 from partage.devices import nvml
 from partage.fence import processes
 from partage.local.ledger import database, liveness, session
-from partage.local.machine import machine
+from partage.local.machine import machine, other_tenants
 from partage.local.queue import queue_order, refusal_texts
+from partage.local.requests import card_access
 from partage.local.state import entries, leases, location
 
 _DECIDED = "decided"  # when it was last decided
+_Present = machine.Present
 _LEAVING_S = 0.5  # how long a process that leaves waits for the ledger
 
 
@@ -107,16 +109,28 @@ class Survey(msgspec.Struct, frozen=True):
     machine: machine.Machine
     fleet: fleet.Fleet
     tickets: list[queue_order.Ticket]
+    others: other_tenants.OtherTenants = other_tenants.OtherTenants()
+    others_present: Mapping[str, tuple[_Present, ...]] = {}  # by the names of tenants
 
 
 def survey(
-    state: location.StateFolder, driver: nvml.Nvml, rows: Callable[[], Sequence[entries.Entry]]
+    state: location.StateFolder,
+    driver: nvml.Nvml,
+    rows: Callable[[], Sequence[entries.Entry]],
+    elsewhere: other_tenants.Source = other_tenants.none,
 ) -> Survey:
     """Look at the cards, then at the ledger; nothing is changed."""
     seen = machine.see(driver)
-    living = liveness.look(state, rows()).living
-    this_machine = machine.understood(seen, living, state)
-    return Survey(living, this_machine, fleet_with(this_machine.node, living), tickets(living))
+    living, others = liveness.look(state, rows()).living, elsewhere()
+    owners = others.owners({process.pid for process in seen.present})
+    this_machine = machine.understood(seen, living, state, claimed=owners)
+    present = tuple(process for process in seen.present if process.pid in owners)
+    fleet_of_one = fleet_with(this_machine.node, living)
+    for grant in other_tenants.granted(others, this_machine.node):
+        fleet_of_one.admit(grant)
+    return Survey(
+        living, this_machine, fleet_of_one, tickets(living), others, _by_tenant(present, owners)
+    )
 
 
 def peek(opened: session.Session, token: str) -> Outcome:
@@ -174,13 +188,19 @@ def ticket(entry: entries.Entry) -> queue_order.Ticket:
     )
 
 
-def check_possible(node: cards.Node, demand: demands.PodDemand) -> None:
-    """Refuse at once what can never fit."""
+def check_possible(
+    node: cards.Node,
+    demand: demands.PodDemand,
+    access: card_access.Access = card_access.EVERY,
+) -> None:
+    """Refuse at once what can never fit on the cards that may be had."""
     refused = fleet_with(node, ()).refuse(demand)
     if refused and refused[0].never:
         refusal = refusal_texts.on_this_machine(refused[0], demand, node)
+        note, remedy = access.note(node.cards), refusal_texts.remedy(refusal)
         raise errors.InputError(
-            f"this can never fit: {refusal.text}", instead=refusal_texts.remedy(refusal)
+            f"this can never fit: {refusal.text}" + (f"; {note}" if note else ""),
+            instead=f"{remedy}; {access.instead}" if note else remedy,
         )
 
 
@@ -249,6 +269,16 @@ def _outcome(done: Pass, token: str) -> Outcome:
         tuple(dict.fromkeys(process.pid for process in done.foreign if process.uuid in short)),
         sum(grant.pod.uid != token for grant in done.settled.granted),
     )
+
+
+def _by_tenant(
+    present: Sequence[machine.Present], owners: Mapping[int, str]
+) -> dict[str, tuple[machine.Present, ...]]:
+    processes_by_tenant: dict[str, tuple[machine.Present, ...]] = {}
+    for process in present:
+        name = owners[process.pid]
+        processes_by_tenant[name] = (*processes_by_tenant.get(name, ()), process)
+    return processes_by_tenant
 
 
 def _short(waiting: queue_order.Waiting | None) -> set[str]:

@@ -8,7 +8,7 @@ from partage.core import demands, grants, refusals
 from partage.local.ledger import session
 from partage.local.machine import machine
 from partage.local.queue import decision, queue_order, wait_reasons
-from partage.local.requests import requests
+from partage.local.requests import card_access, requests
 from partage.local.state import entries
 
 _LAST = 1 << 62  # after all that wait
@@ -27,11 +27,16 @@ class Prospect(msgspec.Struct, frozen=True, kw_only=True):
     simulated: bool = False
 
 
-def prospect(opened: session.Session, wishes: requests.Wishes) -> Prospect:
+def prospect(
+    opened: session.Session,
+    wishes: requests.Wishes,
+    gate: card_access.Gate = card_access.open_gate,
+) -> Prospect:
     """Ask without taking anything."""
     survey = decision.survey(opened.state, opened.driver, opened.book.all)
     this_machine = survey.machine
-    demand = requests.demand(wishes, this_machine.node.cards)
+    access = gate(this_machine.devices)
+    demand = requests.demand(wishes, this_machine.node.cards, access)
     ticket = queue_order.Ticket(token="prospect", name="it", demand=demand, priority=0, seq=_LAST)
     answer = queue_order.trial(survey.fleet, this_machine.node.name, survey.tickets, ticket)
     if isinstance(answer, grants.Grant):
@@ -44,11 +49,16 @@ def prospect(opened: session.Session, wishes: requests.Wishes) -> Prospect:
         asks=_asks(demand),
         fits=False,
         ever=ever,
-        reason=wait_reasons.reason(answer),
+        reason=_reason(answer, ever, access.note(this_machine.node.cards)),
         held_by=_in_the_way(answer.refusal, survey.living, this_machine),
         place=answer.place if ever else 0,
         simulated=this_machine.simulated,
     )
+
+
+def _reason(answer: queue_order.Waiting, ever: bool, note: str) -> str:
+    reason = wait_reasons.reason(answer)
+    return reason if ever or not note else f"{reason}; {note}"
 
 
 def _asks(demand: demands.PodDemand) -> str:

@@ -80,6 +80,11 @@ def _check_names(amounts: Mapping[str, str]) -> None:
                 " because it is not a resource of a card",
                 instead="leave it out",
             )
+        if name in names.uncounted_resources:
+            raise errors.InputError(
+                f"--limits {name}={amount}: claims are for pods of a cluster",
+                instead="ask for amounts",
+            )
         if name not in resources:
             raise errors.InputError(
                 f"--limits {name}={amount}: no dialect knows {name}",

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from partage.core import amounts, cards, demands, errors, quantities
+from partage.local.requests import card_access
 from partage.local.state import entries
 
 ALL = "all"
@@ -52,12 +53,17 @@ def limited(wishes: Wishes) -> bool:
     )
 
 
-def demand(wishes: Wishes, machine_cards: Sequence[cards.Card]) -> demands.PodDemand:
+def demand(
+    wishes: Wishes,
+    machine_cards: Sequence[cards.Card],
+    access: card_access.Access = card_access.EVERY,
+) -> demands.PodDemand:
     """What is asked for; indexes are those of the machine's cards."""
     if wishes.limits:
-        return _in_other_words(wishes, machine_cards)
-    restrictions = _restrictions(wishes, machine_cards)
-    count = _count(wishes, len(restrictions["uuids"]))
+        return _in_other_words(wishes, machine_cards, access)
+    named = _named(wishes, machine_cards, access)
+    restrictions = _restrictions(wishes, named or _allowed(machine_cards, access))
+    count = _count(wishes, len(named), len(restrictions["uuids"]), access)
     if wishes.memory is None and wishes.compute is None and not wishes.exclusive:
         raise _no_share(wishes)
     if wishes.exclusive:
@@ -144,12 +150,12 @@ def _no_share(wishes: Wishes) -> errors.InputError:
     )
 
 
-def _count(wishes: Wishes, chosen: int) -> int:
+def _count(wishes: Wishes, chosen: int, allowed: int, access: card_access.Access) -> int:
     text = wishes.cards
     if text is None:
         return max(1, chosen)
     if text == ALL:
-        return demands.ALL_CARDS
+        return demands.ALL_CARDS if access.uuids is None else allowed
     if not _NUMBER.fullmatch(text) or not 1 <= int(text) <= _MOST_CARDS:
         raise errors.InputError(
             f"--cards: {text!r} is not a valid number of cards",
@@ -163,13 +169,33 @@ def _count(wishes: Wishes, chosen: int) -> int:
     return int(text)
 
 
-def _restrictions(wishes: Wishes, machine_cards: Sequence[cards.Card]) -> dict[str, Any]:
-    return {
-        "models": tuple(_model(text) for text in wishes.models),
-        "uuids": tuple(
-            dict.fromkeys(_uuid(wishes.chosen_by, text, machine_cards) for text in wishes.chosen)
-        ),
-    }
+def _named(
+    wishes: Wishes, machine_cards: Sequence[cards.Card], access: card_access.Access
+) -> tuple[str, ...]:
+    """The cards that the user named; each must be one that they may have."""
+    uuids = [_uuid(wishes.chosen_by, text, machine_cards) for text in wishes.chosen]
+    refused = [
+        card for card in machine_cards if card.uuid in uuids and not access.allows(card.uuid)
+    ]
+    if refused:
+        raise errors.InputError(
+            f"{wishes.chosen_by}: {access.note(refused)}", instead=access.instead
+        )
+    return tuple(dict.fromkeys(uuids))
+
+
+def _allowed(machine_cards: Sequence[cards.Card], access: card_access.Access) -> tuple[str, ...]:
+    """The cards that the user may have, if they are not all."""
+    uuids = access.allowed(machine_cards)
+    if access.uuids is not None and not uuids:
+        raise errors.InputError(
+            access.note(machine_cards) or "this machine has no cards", instead=access.instead
+        )
+    return uuids
+
+
+def _restrictions(wishes: Wishes, uuids: tuple[str, ...]) -> dict[str, Any]:
+    return {"models": tuple(_model(text) for text in wishes.models), "uuids": uuids}
 
 
 def _model(text: str) -> str:
@@ -203,7 +229,9 @@ def _refuse_beside(option: str, memory: str | None, compute: str | None) -> None
             )
 
 
-def _in_other_words(wishes: Wishes, machine_cards: Sequence[cards.Card]) -> demands.PodDemand:
+def _in_other_words(
+    wishes: Wishes, machine_cards: Sequence[cards.Card], access: card_access.Access
+) -> demands.PodDemand:
     from partage.local.requests import foreign_requests
 
     for name, text in (
@@ -217,7 +245,8 @@ def _in_other_words(wishes: Wishes, machine_cards: Sequence[cards.Card]) -> dema
                 f"{name} and --limits say the same in different words", instead="use one of them"
             )
     pod_demand = foreign_requests.demand(wishes.limits)
-    restrictions = {k: v for k, v in _restrictions(wishes, machine_cards).items() if v}
+    uuids = _named(wishes, machine_cards, access) or _allowed(machine_cards, access)
+    restrictions = {k: v for k, v in _restrictions(wishes, uuids).items() if v}
     containers = tuple(
         msgspec.structs.replace(c, demand=msgspec.structs.replace(c.demand, **restrictions))
         for c in pod_demand.containers

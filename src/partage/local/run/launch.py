@@ -15,7 +15,7 @@ from partage.fence.levels import catalog
 from partage.local.ledger import database, session
 from partage.local.machine import machine, simulated_driver
 from partage.local.queue import decision
-from partage.local.requests import requests
+from partage.local.requests import card_access, requests
 from partage.local.run import context_cost_cache, program_fence, program_start
 from partage.local.state import entries, leases, location
 
@@ -49,11 +49,13 @@ def run(
     note: Callable[[str], None],
     new_display: Callable[[], WaitDisplay],
     started: Callable[[leases.Lease], None],
+    gate: card_access.Gate = card_access.open_gate,
 ) -> None:
     """Returns only by an error: this process becomes the program.
 
     ``note`` prints what the user should know; ``new_display`` is called if they have to wait;
     ``started`` is called with what was granted, when nothing is left but to become the program.
+    ``gate`` says which cards the program may have at all.
     """
     if program_fence.inside(os.environ) or session.fenced(os.environ):
         raise errors.InputError(
@@ -68,7 +70,8 @@ def run(
     with session.opened(os.environ) as opened:
         if not opened.state.shared:
             note(not_shared(opened.state))
-        lease, environment = _Launch(opened, request, fence, note, new_display).granted()
+        attempt = _Launch(opened, request, fence, note=note, new_display=new_display, gate=gate)
+        lease, environment = attempt.granted()
     started(lease)
     program_start.become(request.command, lease, environment)
 
@@ -91,14 +94,17 @@ class _Launch:
         opened: session.Session,
         request: Run,
         fence: program_fence.Chosen,
+        *,
         note: Callable[[str], None],
         new_display: Callable[[], WaitDisplay],
+        gate: card_access.Gate,
     ) -> None:
         self._opened = opened
         self._request = request
         self._fence = fence
         self._note = note
         self._new_display = new_display
+        self._gate = gate
         self._seen = machine.see(opened.driver)
         self._node = machine.understood(self._seen, (), opened.state).node
 
@@ -127,8 +133,9 @@ class _Launch:
             watch.warn(self._opened, self._note)
 
     def _asking(self) -> decision.Asking:
-        demand = requests.demand(self._request.wishes, self._node.cards)
-        decision.check_possible(self._node, demand)
+        access = self._gate(self._seen.devices)
+        demand = requests.demand(self._request.wishes, self._node.cards, access)
+        decision.check_possible(self._node, demand, access)
         return decision.Asking(
             demand=demand,
             program=self._request.command[0],
@@ -162,7 +169,16 @@ class _Launch:
         deadline_s = None if wait_s is None else started_s + wait_s
         with _watching(deadline_s, self._note, self._new_display()) as watch:
             entry = wait.until_granted(self._opened, lease, outcome, watch)
+            self._check_still_allowed(entry)
             return wait.until_written(lambda: self._written(lease, entry), watch, time.sleep)
+
+    def _check_still_allowed(self, entry: entries.Entry) -> None:
+        """Refuse a card that somebody else has begun to give away while the program waited."""
+        access = self._gate(self._seen.devices)
+        uuids = {share.uuid for share in entry.container.shares} if entry.container else set()
+        granted = [card for card in self._node.cards if card.uuid in uuids]
+        if access.note(granted):
+            raise errors.InputError(access.note(granted), instead=access.instead)
 
     def _written(self, lease: leases.Lease, entry: entries.Entry) -> dict[str, str]:
         """The environment of the program, when its lease and its fence are on disk."""

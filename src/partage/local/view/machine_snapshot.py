@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -27,7 +27,7 @@ from partage.local.ledger import ledger, session
 from partage.local.machine import machine
 from partage.local.queue import decision, queue_order, wait_reasons
 from partage.local.state import entries, location
-from partage.local.view import views, watch
+from partage.local.view import job_rows, surroundings, views, watch
 
 Source = Callable[[], views.View]
 
@@ -36,36 +36,45 @@ _STARTING = "starting"  # the level of a fence that is not up yet
 
 
 @contextlib.contextmanager
-def opened() -> Iterator[Source]:
+def opened(beside: surroundings.Surroundings = surroundings.ALONE) -> Iterator[Source]:
     """Where views come from; the driver and the ledger are opened once."""
     with session.looking(os.environ) as (state, driver), contextlib.ExitStack() as stack:
         watcher = watch.Watch(state, driver)
+        managed, problems = _managed(beside, driver.devices())
+        rows: Callable[[], Sequence[entries.Entry]] = list
         try:
-            book = stack.enter_context(ledger.opened(state))
+            rows = stack.enter_context(ledger.opened(state)).all
         except errors.LedgerError as error:
-            problem = Problem("ledger", str(error))
-            yield lambda: look(state, driver, list, time.time_ns(), problem, watcher=watcher)
-        else:
-            yield lambda: look(state, driver, book.all, time.time_ns(), watcher=watcher)
+            problems = (Problem("ledger", str(error)), *problems)
+
+        def take() -> views.View:
+            now = decision.survey(state, driver, rows, beside.tenants)
+            return look(now, state, driver, *problems, watcher=watcher, managed=managed)
+
+        yield take
 
 
 def look(
+    now: decision.Survey,
     state: location.StateFolder,
     driver: nvml.Nvml,
-    rows: Callable[[], Sequence[entries.Entry]],
-    taken_ns: int,
     *problems: Problem,
     watcher: watch.Watch,
+    managed: Mapping[str, str],
 ) -> views.View:
-    """This machine now."""
-    now = decision.survey(state, driver, rows)
+    """This machine as it was surveyed; ``managed`` says by card who else gives it away."""
+    taken_ns = time.time_ns()
     this_machine, living = now.machine, now.living
     used, unread = _used(state, living)
-    outside = watcher.look(living)
+    outside = watcher.look(living, now.others)
     measured = {reading.uuid: reading for reading in driver.readings() if reading.uuid}
     cards = tuple(
-        _cards(now.fleet, this_machine, measured)
+        msgspec.structs.replace(card, managed_by=managed.get(card.uuid, ""))
+        for card in _cards(now.fleet, this_machine, measured)
     )  # before the queue, which takes of them
+    indexes = {device.uuid: device.index for device in this_machine.devices}
+    jobs = now.others.unfenced({process.pid for process in this_machine.foreign})
+    unfenced = job_rows.unfenced_rows(jobs, this_machine.foreign, indexes, processes.since)
     return views.View(
         node=this_machine.node.name,
         taken_ns=taken_ns,
@@ -75,26 +84,35 @@ def look(
         cards=cards,
         tenants=tuple(
             _shown(row, outside)
-            for row in _tenants(living, used, {d.uuid: d.index for d in this_machine.devices})
+            for row in (*_tenants(living, used, indexes), *job_rows.rows(now, indexes), *unfenced)
         ),
-        foreign=tuple(_foreign(this_machine)),
+        foreign=tuple(_foreign(this_machine, indexes, jobs)),
         problems=(
             *problems,
             *(Problem(f"card {d.index}", d.problem) for d in this_machine.devices if d.problem),
             *unread,
-            *_escapes(living, outside),
+            *_escapes(watch.labels(living, now.others), outside),
         ),
         waiting=tuple(_queue(now)),
     )
 
 
-def _escapes(
-    living: Sequence[entries.Entry], outside: Sequence[escapes.Finding]
-) -> Iterator[Problem]:
+def _managed(
+    beside: surroundings.Surroundings, devices: Sequence[nvml.Device]
+) -> tuple[dict[str, str], tuple[Problem, ...]]:
+    """The cards that others give away, and by whom; that this is not clear is a problem."""
+    try:
+        access = beside.gate(devices)
+    except errors.PartageError as error:
+        return {}, (Problem(beside.manager, str(error)),)
+    uuids = (device.uuid for device in devices if device.uuid)
+    return {uuid: beside.manager for uuid in uuids if not access.allows(uuid)}, ()
+
+
+def _escapes(labels: Mapping[str, str], outside: Sequence[escapes.Finding]) -> Iterator[Problem]:
     """One line for each process, whatever was found of it."""
-    names = {entry.tenant: entry.name for entry in living}
     for finding in escapes.gravest(outside).values():
-        yield Problem(f"program {names[finding.tenant]}", finding.text)
+        yield Problem(labels[finding.tenant], finding.text)
 
 
 def _shown(row: views.TenantView, outside: Sequence[escapes.Finding]) -> views.TenantView:
@@ -234,9 +252,13 @@ def _tenant(
     )
 
 
-def _foreign(this_machine: machine.Machine) -> Iterator[views.ForeignView]:
-    indexes = {device.uuid: device.index for device in this_machine.devices}
+def _foreign(
+    this_machine: machine.Machine, indexes: Mapping[str | None, int], jobs: Collection[int]
+) -> Iterator[views.ForeignView]:
+    """All but those of jobs."""
     for process in this_machine.foreign:
+        if process.pid in jobs:
+            continue
         owner = processes.owner(process.pid)
         yield views.ForeignView(
             index=indexes[process.uuid],

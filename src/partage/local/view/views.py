@@ -33,16 +33,17 @@ class CardView(msgspec.Struct, frozen=True, kw_only=True):
     foreign_mib: int  # of processes that Partage did not start
     free_mib: int  # to be granted; negative where others took what was granted
     tenants: int
+    managed_by: str = ""  # who gives it away, if that is not `partage run`: slurm
 
 
 class TenantView(msgspec.Struct, frozen=True, kw_only=True):
-    """One grant on one of its cards; a grant of three cards is there three times."""
+    """One grant, or job of Slurm, on one of its cards; with three cards it is there three times."""
 
     token: str  # of the grant; names may come again
     name: str
     user: str
     uid: int
-    pid: int  # of the program that was started; it may have ended before its children
+    pid: int | None  # of the program that was started; it may have ended before its children
     processes: tuple[int, ...] | None  # that use CUDA now, as far as the fence tells
     command: str | None  # None where the kernel does not tell it to this user
     index: int | None  # of the card; None if it is gone
@@ -64,6 +65,8 @@ class TenantView(msgspec.Struct, frozen=True, kw_only=True):
     launches: int | None
     outside_bytes: int | None = None  # not counted by its fence, or above its quota
     outside_pid: int | None = None  # the process that has most of it
+    job: int | None = None  # of Slurm; such a tenant was started by Slurm, and has no pid
+    step: str | None = None  # of the job, in whose row it is counted, too; None: all of it
 
     @property
     def key(self) -> Key:

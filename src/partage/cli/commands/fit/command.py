@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 import click
@@ -9,6 +10,7 @@ import click
 from partage.cli import notices, share_options
 from partage.cli.commands.fit import machine_answer, manifests, pod_placement
 from partage.cli.display import json_objects, tables
+from partage.cli.sources import slurm_node
 from partage.core import cards, demands, errors, fleet, quantities
 from partage.dialects import pods
 from partage.local.requests import requests
@@ -29,6 +31,7 @@ Examples:
 
 @click.command(epilog=_EXAMPLES)
 @share_options.options
+@share_options.under_slurm
 @click.option(
     "-f",
     "--filename",
@@ -51,6 +54,7 @@ def fit(
     context: click.Context,
     *,
     wishes: requests.Wishes,
+    under_slurm: bool,
     filename: str | None,
     nodes: tuple[str, ...],
     output: str,
@@ -64,7 +68,11 @@ def fit(
     """
     if filename is None and not nodes:
         share_options.warn(wishes)
-        fits = machine_answer.answer(share_options.restricted_to_visible(wishes), output)
+        left = share_options.restricted_to_visible(wishes, under_slurm=under_slurm)
+        gate = slurm_node.gate(os.environ, under_slurm=under_slurm)
+        fits = machine_answer.answer(left, output, gate)
+    elif under_slurm:
+        raise errors.InputError("--under-slurm is about this machine", instead="leave out -f")
     else:
         fits = _fit_pods(wishes, filename, nodes, output)
     if not fits:

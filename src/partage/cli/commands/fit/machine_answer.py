@@ -9,14 +9,14 @@ import click
 from partage.cli.display import json_objects
 from partage.local.ledger import session
 from partage.local.queue import prospect
-from partage.local.requests import requests
+from partage.local.requests import card_access, requests
 
 
-def answer(wishes: requests.Wishes, output: str) -> bool:
+def answer(wishes: requests.Wishes, output: str, gate: card_access.Gate) -> bool:
     """Print whether a share would fit, now or ever; returns whether it would start now."""
     requests.check(wishes)
     with session.opened(os.environ) as opened:
-        forecast = prospect.prospect(opened, wishes)
+        forecast = prospect.prospect(opened, wishes, gate)
     if output == "json":
         click.echo(json_objects.written("Prospect", forecast))
     else:

@@ -6,7 +6,7 @@ import msgspec
 
 from partage.core import demands, errors, fleet, grants, refusals
 from partage.core.placement import plans
-from partage.dialects import contract, pods, registry
+from partage.dialects import contract, pod_claims, pods, registry
 
 SETTINGS = contract.Settings()
 
@@ -25,6 +25,12 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
 def demand_of(pod: pods.Pod) -> demands.PodDemand | None:
     """What a pod asks for; None if it asks for no card."""
+    if pod_claims.annotation(pod):
+        raise errors.InputError(
+            f"pod {pod.metadata.name} has what its claim has, and where that is only its cluster "
+            "knows",
+            instead="ask there: partage explain, or kubectl get egpuc",
+        )
     try:
         return registry.demand(pod, SETTINGS)
     except errors.DemandError as error:

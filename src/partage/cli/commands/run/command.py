@@ -11,6 +11,7 @@ import click
 
 from partage.cli import notices, share_options
 from partage.cli.commands.run import program_hints
+from partage.cli.sources import slurm_node
 from partage.core import errors
 from partage.fence.levels import catalog
 from partage.local.requests import requests
@@ -28,6 +29,7 @@ Examples:
   partage run --exclusive --model A100 --wait 10m -- python bench.py
   partage run --limits aliyun.com/gpu-mem=3 -- python train.py
   partage --simulate 2x16GiB run --memory 4GiB -- python train.py
+  srun --gres=gpu:1 partage run --under-slurm --memory 4GiB -- python train.py
 
 \b
 Exit codes: the program's own; before it starts 2 for a request that cannot
@@ -80,6 +82,7 @@ def _programs(
     default=0,
     help="In the queue, higher goes first.",
 )
+@share_options.under_slurm
 @click.option("--no-wait", is_flag=True, help="Fail at once if there is no room.")
 @click.option(
     "--wait", "wait_s", metavar="TIME", callback=_seconds, help="Wait at most this long: 10m."
@@ -93,6 +96,7 @@ def run(
     fence: str | None,
     name: str | None,
     priority: int,
+    under_slurm: bool,
     no_wait: bool,
     wait_s: float | None,
     command: tuple[str, ...],
@@ -111,7 +115,7 @@ def run(
     program_hints.check(command, os.environ.get("PATH"))
     request = launch.Run(
         command=command,
-        wishes=share_options.restricted_to_visible(wishes),
+        wishes=share_options.restricted_to_visible(wishes, under_slurm=under_slurm),
         name=name or "",
         priority=priority,
         fence=catalog.Level(fence) if fence else None,
@@ -119,7 +123,8 @@ def run(
     )
     share_options.warn(wishes)
     notes = _Notes()
-    launch.run(request, notices.note, notes.waiting, notes.started)
+    gate = slurm_node.gate(os.environ, under_slurm=under_slurm)
+    launch.run(request, notices.note, notes.waiting, notes.started, gate)
 
 
 class _Notes:

@@ -13,16 +13,10 @@ from partage.cli.commands.slurm import installation_commands, job_commands
 from partage.cli.display import json_objects, tables
 from partage.core import errors
 from partage.devices import nvml
-from partage.slurm import (
-    cluster_cards,
-    config_files,
-    configuration_check,
-    findings,
-    gres,
-    gres_lines,
-    machine_facts,
-    slurm_programs,
-)
+from partage.slurm import slurm_programs
+from partage.slurm.checks import configuration_check, machine_facts
+from partage.slurm.configuration import config_files, findings, gres, gres_lines, node_paths
+from partage.slurm.jobs import cluster_cards
 
 _GRES_CONF = """\b
 Examples:
@@ -111,7 +105,7 @@ def gres_conf(*, share: str, shards_per_gib: int, output: str) -> None:
     "--conf",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help=f"The folder of slurm.conf.  [default: $SLURM_CONF, or {config_files.FOLDER}]",
+    help=f"The folder of slurm.conf.  [default: $SLURM_CONF, or {node_paths.CONFIG}]",
 )
 @_output
 @click.pass_context
@@ -122,7 +116,7 @@ def check(context: click.Context, /, *, conf: Path | None, output: str) -> None:
     plugstack.conf, and compares them with the cards and the version of Slurm. It changes nothing.
     With -o json: an object of kind SlurmCheck.
     """
-    main = config_files.main_file(conf, os.environ)
+    main = node_paths.main_file(conf, os.environ)
     configuration = config_files.read(main)
     devices, reason = _devices_or_reason()
     facts = configuration_check.facts_for(

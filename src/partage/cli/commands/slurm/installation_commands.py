@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +14,9 @@ import click
 from partage.cli import notices
 from partage.core import errors
 from partage.fence.library import libpartage
-from partage.slurm import config_files, fence_checks, installation
+from partage.slurm import installation, slurm_programs
+from partage.slurm.checks import fence_checks, machine_facts
+from partage.slurm.configuration import config_files, node_paths, submit_rule
 
 _INSTALL = """\b
 Examples:
@@ -29,7 +32,7 @@ def _places(command: Callable[..., None]) -> Callable[..., None]:
             "--conf",
             type=click.Path(path_type=Path),
             metavar="DIR",
-            help=f"The folder of slurm.conf.  [default: $SLURM_CONF, or {config_files.FOLDER}]",
+            help=f"The folder of slurm.conf.  [default: $SLURM_CONF, or {node_paths.CONFIG}]",
         ),
         click.option(
             "--folder",
@@ -60,6 +63,10 @@ def _places(command: Callable[..., None]) -> Callable[..., None]:
 def install(*, conf: Path | None, folder: Path, dry_run: bool, compute: str) -> None:
     """Put the plugin into Slurm on this node, with its line in plugstack.conf, Prolog and Epilog.
 
+    Where slurmctld runs, it also puts a rule beside slurm.conf (job_submit.lua), which refuses at
+    submission what would never run. Run it there again when gres.conf has changed: the rule is made
+    from that.
+
     Files of Slurm that change are kept beside themselves with the ending .before-partage.
     """
     place = _place(conf, folder)
@@ -72,7 +79,9 @@ def install(*, conf: Path | None, folder: Path, dry_run: bool, compute: str) -> 
     for note in plan.notes:
         notices.note(note)
     if plan.changes and not dry_run:
-        click.echo("now run `partage slurm prepare`, then restart slurmd")
+        click.echo(
+            "now run `partage slurm prepare`, then restart slurmd; and slurmctld, if it is here"
+        )
 
 
 @click.command("uninstall")
@@ -81,15 +90,25 @@ def uninstall(*, conf: Path | None, folder: Path, dry_run: bool) -> None:
     """Take out of Slurm what install put in; other lines and files stay as they are."""
     plan = installation.uninstalling(_place(conf, folder))
     _carry_out(plan, dry_run=dry_run)
+    for note in plan.notes:
+        notices.note(note)
     if plan.changes and not dry_run:
-        click.echo("now restart slurmd")
+        click.echo("now restart slurmd; and slurmctld, if it is here")
 
 
 def _place(conf: Path | None, folder: Path) -> installation.Installation:
+    main = node_paths.main_file(conf, os.environ).absolute()
+    programs = Path(shutil.which("scontrol") or "/usr/bin/scontrol").parent
+    slurm = config_files.read(main).slurm
+    plugins, _ = slurm.setting("PluginDir")
     return installation.Installation(
-        main=config_files.main_file(conf, os.environ).absolute(),
+        main=main,
         folder=folder.absolute(),
         command=Path(sys.executable).with_name("partage"),
+        programs=programs,
+        version=slurm_programs.version(),
+        has_lua=machine_facts.has_slurm_plugin("job_submit_lua", plugins, programs),
+        is_controller=submit_rule.is_controller(slurm, machine_facts.hosts()),
     )
 
 

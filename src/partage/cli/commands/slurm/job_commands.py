@@ -14,14 +14,11 @@ from partage.cli import notices
 from partage.cli.display import json_objects, tables
 from partage.core import errors
 from partage.devices import nvml
-from partage.slurm import (
-    card_table,
-    config_files,
-    job_end,
-    job_usage,
-    machine_facts,
-    node_preparation,
-)
+from partage.slurm import slurm_programs
+from partage.slurm.checks import machine_facts
+from partage.slurm.configuration import config_files, node_paths
+from partage.slurm.jobs import job_accounting, job_end, job_usage
+from partage.slurm.node import card_table, node_preparation
 
 _PREPARE = """\b
 Examples:
@@ -47,17 +44,20 @@ def _folder(*names: str, default: Path, text: str) -> Callable[[Any], Any]:
     )
 
 
-_root = _folder("--root", default=node_preparation.ROOT, text="Folder for the fences of jobs.")
+_root = _folder("--root", default=node_paths.ROOT, text="Folder for the fences of jobs.")
 _log = _folder("--log-folder", default=job_usage.FOLDER, text="Folder of what jobs used.")
 
 
-@click.command("prepare", epilog=_PREPARE)
-@click.option(
+_conf = click.option(
     "--conf",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help=f"The folder of slurm.conf.  [default: $SLURM_CONF, or {config_files.FOLDER}]",
+    help=f"The folder of slurm.conf.  [default: $SLURM_CONF, or {node_paths.CONFIG}]",
 )
+
+
+@click.command("prepare", epilog=_PREPARE)
+@_conf
 @click.option(
     "--node",
     envvar="SLURMD_NODENAME",
@@ -80,7 +80,7 @@ def prepare(*, conf: Path | None, node: str, root: Path, library_folder: Path) -
     from partage.local.ledger import session
 
     session.unfence(os.environ)
-    configuration = config_files.read(config_files.main_file(conf, os.environ))
+    configuration = config_files.read(node_paths.main_file(conf, os.environ))
     with session.driver() as driver:
         table = node_preparation.prepare(
             configuration,
@@ -97,22 +97,28 @@ def prepare(*, conf: Path | None, node: str, root: Path, library_folder: Path) -
 @click.option(
     "--job", envvar="SLURM_JOB_ID", type=click.IntRange(1, 2**32), required=True, metavar="JOB"
 )
+@_conf
 @_root
 @_log
-def epilog(*, job: int, root: Path, log_folder: Path) -> None:
-    """Write down what a job used, and remove its fence; Slurm's Epilog calls this."""
+def epilog(*, job: int, conf: Path | None, root: Path, log_folder: Path) -> None:
+    """Write down what a job used, and remove its fence; Slurm's Epilog calls this.
+
+    Where Slurm has accounting, the job's AdminComment says it, too.
+    """
     from partage.fence.store import roots
 
     if not (root / "tenants").exists():
         return
     node = os.environ.get("SLURMD_NODENAME") or machine_facts.hosts()[0]
     try:
-        job_end.finish(roots.find(root), job, log_folder, node=node)
+        use = job_end.finish(roots.find(root), job, log_folder, node=node)
     except OSError as error:
         raise errors.FenceError(
             f"{error.filename or root} cannot be written ({error.strerror})",
             instead="run this as root, and check that its file system has room",
         ) from error
+    if use is not None:
+        _account(use, conf)
 
 
 @click.command("usage", epilog=_USAGE)
@@ -148,6 +154,23 @@ def usage(*, job: int, output: str, log_folder: Path) -> None:
             notices.note(tables.printable(use.problem))
 
 
+def _account(use: job_usage.JobUse, conf: Path | None) -> None:
+    """The log has it already: what does not answer is told, and the job has ended all the same."""
+    slurm = config_files.read(node_paths.main_file(conf, os.environ)).slurm
+    if not job_accounting.is_there(slurm):
+        return
+    try:
+        written = job_accounting.record(use, job_accounting.turn(use.node, os.environ))
+    except slurm_programs.SlurmError as error:
+        notices.note(f"the use of job {use.job} is not in Slurm's accounting: {error.what}")
+        return
+    if not written:
+        notices.note(
+            f"the use of job {use.job} is not in Slurm's accounting: its AdminComment has no "
+            "room, could not be kept as it is, or was written by other nodes all the time"
+        )
+
+
 def _context_bytes(driver: nvml.Nvml, uuid: str) -> int | None:
     from partage.devices import context_measurement
 
@@ -160,8 +183,13 @@ def _context_bytes(driver: nvml.Nvml, uuid: str) -> int | None:
 
 def _tell(table: card_table.Table, root: Path) -> None:
     for card in table.cards:
-        shards = f", {card.shards} shards" if card.shards else ""
-        click.echo(f"card {card.number}  {card.uuid}  {_size(card.memory_bytes)}{shards}")
+        shares = f"{card.shares} {table.sharing}"
+        click.echo(f"card {card.number}  {card.uuid}  {_size(card.memory_bytes)}, {shares}")
+    for silent in table.silent:
+        notices.note(
+            f"card {silent.number} ({silent.file}) does not answer ({silent.problem}), and jobs on "
+            "it are not started; run this again when it is back"
+        )
     if not table.places:
         notices.note("the driver's libraries were not found; jobs are held by the preload alone")
     click.echo(f"{root / card_table.NAME} is written: jobs can be held to their {table.sharing}s")

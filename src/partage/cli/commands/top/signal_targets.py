@@ -9,21 +9,21 @@ kernel says counts. A process belongs to a tenant if
 - it is the program itself: it runs as the tenant's user and was started before the grant; or
 - it descends from that program.
 
-A process for which none of this is true, or can be read, is left alone.
+The processes of a job of Slurm were started by its user, and are in the job's cgroup. A process for
+which none of this is true, or can be read, is left alone.
 """
 
 from __future__ import annotations
 
 import os
 import stat
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from partage.cli.display import pages
 from partage.fence import processes
+from partage.slurm.jobs import job_processes
 
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _SLACK_S = 1.0  # clocks are rounded, and corrected
 
 
@@ -31,6 +31,8 @@ def belongs(pid: int, target: pages.Target) -> bool:
     """Whether a process belongs to the target, as the kernel says."""
     if pid <= 1:
         return False
+    if target.job is not None:
+        return _is_of_job(pid, target)
     if _has_lease(pid, target.lease):
         return True
     if not _is_program(target):
@@ -61,9 +63,17 @@ def _written(pid: int) -> Iterator[os.stat_result]:
             continue  # closed meanwhile
 
 
-def _is_program(target: pages.Target) -> bool:
-    process = processes.stat(target.pid)
-    if target.pid <= 1 or process is None or processes.owner(target.pid) != target.uid:
+def _is_of_job(pid: int, target: pages.Target) -> bool:
+    process = processes.facts(pid)
+    if process is None or process.real_uid != target.uid:
         return False
-    lived_s = time.clock_gettime(time.CLOCK_BOOTTIME) - process.started_ticks / _TICKS_PER_S
-    return lived_s + _SLACK_S >= time.time() - target.since
+    step = job_processes.step_of(process.cgroups)
+    return step is not None and step.job == target.job
+
+
+def _is_program(target: pages.Target) -> bool:
+    if target.pid is None or target.pid <= 1:
+        return False
+    if processes.stat(target.pid) is None or processes.owner(target.pid) != target.uid:
+        return False
+    return processes.since(target.pid) <= target.since + _SLACK_S

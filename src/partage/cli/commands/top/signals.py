@@ -34,7 +34,7 @@ class Aim:
         self._opened: dict[int, int] = {}
         try:
             for pid in (target.pid, *target.processes):
-                self._open(pid)
+                self._open(pid or 0)
         except BaseException:
             self.close()
             raise

@@ -1,0 +1,1 @@
+"""Slurm's files as they are written, and what belongs into them."""

@@ -1,0 +1,1 @@
+"""Jobs: what they have, which processes are theirs, what they used."""
