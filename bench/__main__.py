@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from bench.benchmarks import (
     burst,
     filter_verb,
+    gpu_objects,
     outages,
     prices,
     ranking,
@@ -25,6 +26,7 @@ BENCHMARKS: dict[str, Callable[[], Iterable[results.Result]]] = {
     "prices": prices.run,
     "runs": runs.run,
     "filter": filter_verb.run,
+    "gpu_objects": gpu_objects.run,
     "reviews": reviews.run,
     "throughput": throughput.run,
     "scale": scale.run,

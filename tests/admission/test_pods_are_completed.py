@@ -44,6 +44,45 @@ def test_a_share_without_a_number_of_cards_is_a_share_of_one(
     assert _limits(_completed(reviewer, review_bodies.pod(written))) == {**written, **added}
 
 
+SECOND = "partage-scheduler"
+
+
+@pytest.fixture
+def moving(cluster: known_cards.KnownCards) -> reviews.Reviews:
+    """Where a second scheduler is for pods with cards."""
+    return reviews.Reviews(cluster, reviews.Options(scheduler_name=SECOND))
+
+
+@pytest.mark.parametrize(
+    ("limits", "named", "scheduler"),
+    [
+        ({"aliyun.com/gpu-mem": 3}, None, SECOND),
+        ({"aliyun.com/gpu-mem": 3}, "default-scheduler", SECOND),
+        ({"aliyun.com/gpu-mem": 3}, "volcano", "volcano"),
+        ({"cpu": 1}, "default-scheduler", "default-scheduler"),
+        ({"nvidia.com/gpu": 0}, None, None),
+        ({"amd.com/gpu": 1}, "default-scheduler", "default-scheduler"),
+    ],
+)
+def test_pods_with_cards_go_to_the_scheduler_that_asks_partage(
+    moving: reviews.Reviews, limits: dict[str, object], named: str | None, scheduler: str | None
+) -> None:
+    """Unless they name another one; pods without cards stay where they are."""
+    spec = {} if named is None else {"schedulerName": named}
+
+    completed = _completed(moving, review_bodies.pod(limits, spec=spec))
+
+    assert completed["spec"].get("schedulerName") == scheduler
+
+
+def test_a_pod_with_a_claim_goes_there_too(moving: reviews.Reviews) -> None:
+    """It has a card by its claim."""
+    claim = {"annotations": {"partage.dev/claim": "my-claim"}}
+    by_claim = review_bodies.pod({"partage.dev/claim": 1}, metadata=claim)
+
+    assert _completed(moving, by_claim)["spec"]["schedulerName"] == SECOND
+
+
 def test_each_container_is_completed_by_itself(reviewer: reviews.Reviews) -> None:
     """Init containers as well, and containers without a share not at all."""
     pod = review_bodies.pod({"nvidia.com/gpumem": 3000})

@@ -182,6 +182,46 @@ def test_what_surprises_is_a_warning(reviewer: reviews.Reviews) -> None:
     assert "meant for t9k-scheduler" in answer["warnings"][0]
 
 
+@pytest.mark.parametrize(
+    ("scheduler", "warned"),
+    [
+        ("partage-scheduler", False),
+        ("t9k-scheduler", False),
+        ("volcano", True),
+    ],
+)
+def test_a_scheduler_that_may_not_ask_partage_is_a_warning(
+    cluster: known_cards.KnownCards, scheduler: str, warned: bool
+) -> None:
+    """Where pods with cards have a scheduler of their own; a profile of T9k's comes with it."""
+    moving = reviews.Reviews(cluster, reviews.Options(scheduler_name="partage-scheduler"))
+    pod = review_bodies.pod({"aliyun.com/gpu-mem": 3}, spec={"schedulerName": scheduler})
+    template = {"kind": "Job", "spec": {"template": {"spec": pod["spec"]}}}
+
+    answers = (
+        moving.judge(review_bodies.body(pod)),
+        moving.advise(review_bodies.body(template, kind="Job")),
+    )
+
+    for answer in answers:
+        warnings = review_bodies.response(answer).get("warnings", [])
+        assert any("remove the field, or write partage-scheduler" in w for w in warnings) == warned
+
+
+def test_a_template_for_the_default_scheduler_is_not_warned_of(
+    cluster: known_cards.KnownCards,
+) -> None:
+    """Its pods will be moved."""
+    moving = reviews.Reviews(cluster, reviews.Options(scheduler_name="partage-scheduler"))
+    pod = review_bodies.pod({"aliyun.com/gpu-mem": 3}, spec={"schedulerName": "default-scheduler"})
+    template = {"kind": "Job", "spec": {"template": {"spec": pod["spec"]}}}
+
+    answer = review_bodies.response(moving.advise(review_bodies.body(template, kind="Job")))
+
+    assert "warnings" not in answer
+    assert "patch" not in answer
+
+
 def test_pods_without_a_name_are_named_by_their_prefix(reviewer: reviews.Reviews) -> None:
     """Names are generated after admission."""
     pod = review_bodies.pod({"nvidia.com/gpu": 3}, metadata={"generateName": "train-"})

@@ -9,6 +9,7 @@ from click.testing import CliRunner
 
 from partage.admission import settings, webhooks
 from partage.cli import command_group
+from partage.dialects import model_speeds
 from partage.services import settings_file
 
 
@@ -28,6 +29,8 @@ def test_the_defaults_are_those_of_the_manifest() -> None:
         ("[pods]\nruntime = 'nvidia'\n", "there is no setting pods.runtime"),
         ("[certificate]\ncertificate = '/tls.crt'\n", "only one of certificate and key is set"),
         ("[service]\nnames = 'x'\n", "lists of texts in quotes"),
+        ("[pods]\nscheduler_name = 'A b'\n", "'A b' cannot be the name of a scheduler"),
+        ("[pods.tflops]\n'*T4' = -1\n", "pods.tflops .* tables with numbers from 0"),
     ],
 )
 def test_a_slip_is_refused_with_its_place(tmp_path: pathlib.Path, text: str, message: str) -> None:
@@ -38,6 +41,17 @@ def test_a_slip_is_refused_with_its_place(tmp_path: pathlib.Path, text: str, mes
     with pytest.raises(settings_file.SettingsError, match=message) as caught:
         settings.load(str(path), {})
     assert "admission.toml" in str(caught.value)
+
+
+def test_the_speed_of_cards_can_be_told(tmp_path: pathlib.Path) -> None:
+    """In order, and in place of Partage's own table."""
+    path = tmp_path / "admission.toml"
+    path.write_text('[pods.tflops]\n"*9000 Ti*" = 50\n"*9000*" = 12.5\n')
+
+    speeds = settings.load(str(path), {}).dialects.tflops
+
+    assert [(s.pattern, s.tflops) for s in speeds] == [("*9000 Ti*", 50), ("*9000*", 12.5)]
+    assert settings.load("", {}).dialects.tflops == model_speeds.SPEEDS
 
 
 def test_files_that_are_not_there_are_named(tmp_path: pathlib.Path) -> None:

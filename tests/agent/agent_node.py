@@ -14,6 +14,7 @@ from partage.agent.pods import identity, node_pods
 from partage.core import cards, grants
 from partage.devices import nvml
 from partage.dialects import contract, nodes, pods, registry
+from partage.kube import api as kube
 from partage.kubelet import checkpoint
 from tests.dialects import dialect_pods
 from tests.fence import small_limits
@@ -109,6 +110,17 @@ class Pods(node_pods.NodePods):
     async def statuses(self, pod: pods.Pod) -> Mapping[str, identity.Status]:
         """The next answer; the last one again and again."""
         return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+
+
+class NoApi(kube.Api):
+    """An API server that nobody may ask."""
+
+    def __init__(self) -> None:
+        """Nothing is connected."""
+
+    async def get(self, path: str, form: Any, query: Any = None) -> Any:
+        """Containers without a claim start without a word from it."""
+        raise AssertionError(f"GET {path}")
 
 
 Held = tuple[str, str, str, Collection[str]]  # pod, container, resource, IDs

@@ -15,6 +15,7 @@ import pytest
 
 from partage.agent.containers import (
     cdi,
+    claim_check,
     cleanup,
     container_fence,
     container_start,
@@ -55,6 +56,7 @@ class Bench:
         self.now_s = 0.0
         self.passing: Callable[[float], None] = lambda _now_s: None  # what happens meanwhile
         self.messages: list[tuple[str, str]] = []
+        self.api = agent_node.NoApi()
         self.starter = self.agent()
 
     def agent(self) -> container_start.Starter:
@@ -77,6 +79,7 @@ class Bench:
                 clock=lambda: self.now_s,
                 sleep=self.sleep,
             ),
+            claims=claim_check.ClaimCheck(self.api, self.state),
         )
 
     async def note(self, grant: grants.Grant, began: cdi.Started) -> None:

@@ -114,3 +114,27 @@ def test_the_reason_names_the_card_and_the_numbers() -> None:
         compatibility.conflict(one(7, 1), [], node)
         == f"node gpu-1 has no card {agent_node.uuid(7)}"
     )
+
+
+def by_claim(uid: str, name: str, memory_mib: int) -> grants.Grant:
+    """What one container of a pod has of the first card by an ElasticGPU."""
+    container = grants.ContainerGrant(
+        name="c", shares=(agent_node.share(0, memory_mib),), elastic_gpu=name
+    )
+    return grants.Grant(pod=grants.Pod(uid), node=agent_node.NODE, containers=(container,))
+
+
+@hypothesis.given(
+    st.lists(st.sampled_from("abc"), min_size=1, max_size=5),
+    st.fixed_dictionaries({name: st.integers(1, 6) for name in "abc"}),
+    st.integers(0, 6),
+)
+def test_what_a_claim_has_counts_once_however_many_pods_use_it(
+    users: list[str], sizes_mib: dict[str, int], plain_mib: int
+) -> None:
+    """The last pod fits exactly if all ElasticGPUs in use fit beside each other and the rest."""
+    node = agent_node.facts(10).node
+    *others, last = [by_claim(f"uid-{i}", n, sizes_mib[n]) for i, n in enumerate(users)]
+    problem = compatibility.conflict(last, [*others, one(0, plain_mib)], node)
+    in_use_mib = sum(sizes_mib[name] for name in set(users)) + plain_mib
+    assert (problem == "") == (in_use_mib <= 10)

@@ -12,9 +12,10 @@ import msgspec
 import pytest
 from hypothesis import strategies as st
 
+import partage
 from partage.agent import node_state
 from partage.agent.cluster import node_publication
-from partage.dialects import contract, nodes, registry
+from partage.dialects import contract, node_readings, nodes
 from partage.kube import api
 from tests.agent import agent_node
 from tests.kube import api_clients, scripted_server
@@ -47,7 +48,7 @@ class TestDescribing:
         state.set_unhealthy({agent_node.uuid(1): "lost"})
         description = described(state)
         meta = nodes.Metadata(agent_node.NODE, annotations=description.annotations)
-        assert registry.read_node(nodes.Node(meta)).node.cards == state.node.cards
+        assert node_readings.read(nodes.Node(meta)).node.cards == state.node.cards
 
     def test_labels_are_those_of_feature_discovery(self) -> None:
         """So that manifests which select nodes by them go on working."""
@@ -174,7 +175,8 @@ async def test_a_new_node_is_told_everything(cluster: Cluster) -> None:
     await cluster.publisher(state)._publish()
 
     assert cluster.requests() == [NODE, STATUS]
-    assert cluster.node["metadata"]["annotations"] == {nodes.CARDS: nodes.encode(state.node.cards)}
+    published = nodes.encode(state.node.cards, agent=partage.__version__)
+    assert cluster.node["metadata"]["annotations"] == {nodes.CARDS: published}
     assert cluster.node["metadata"]["labels"] == {
         COUNT: "2",
         MEMORY: "16384",

@@ -23,6 +23,7 @@ from tests.kubelet import fake_kubelet
 
 MODE = "ack.node.gpu.schedule"
 UNHEALTHY = "Unhealthy"
+T9K = "tensorstack.dev/nvidia-gpu"
 
 
 class Nothing:
@@ -305,6 +306,22 @@ async def test_without_a_checkpoint_as_many_units_are_unhealthy(path: Path) -> N
         facts.set_unhealthy({agent_node.uuid(1): "lost"})
         node.refresh()
         await node.unhealthy(MEMORY, {f"p{number}" for number in range(8)})
+
+
+async def test_a_resource_that_counts_no_cards_is_offered_while_one_is_open(path: Path) -> None:
+    """A node has as much of it with one card as with two."""
+    facts = agent_node.facts(
+        spoken=["t9k"], labels={"sched.tensorstack.dev/node-alloc-mode": "xgn"}
+    )
+    async with running(path, facts) as node:
+        await node.amounts({T9K: 2, f"{T9K}-node": 1})
+        facts.set_annotations({cordons.CORDONED: '{"version":1,"cards":{"1":""}}'})
+        node.refresh()
+        await node.unhealthy(T9K, {"p0"})
+        await node.unhealthy(f"{T9K}-node", set())
+        facts.set_annotations({cordons.CORDONED: '{"version":1,"cards":{"0":"","1":""}}'})
+        node.refresh()
+        await node.unhealthy(f"{T9K}-node", {"p0"})
 
 
 async def test_what_is_free_of_a_cordoned_card_is_not_offered(path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from partage.core import cards, demands, errors, grants
 from partage.core.placement import plans
-from partage.dialects import contract, pods, registry
+from partage.dialects import contract, node_readings, pods, registry
 
 SETTINGS = contract.Settings()
 NOW_NS = 1_700_000_000_123_456_789
@@ -62,7 +62,7 @@ def node(*memory_mib: int, labels: Mapping[str, str] | None = None, name: str = 
             cards.Card(uuid=f"GPU-{i}", index=i, memory_mib=size)
             for i, size in enumerate(memory_mib)
         ),
-        traits=registry.node_traits(labels or {}),
+        traits=node_readings.traits(labels or {}),
     )
 
 
@@ -136,4 +136,5 @@ def _granted(
         compute_ceiling_percent=container.demand.compute_ceiling_percent,
         compute_mode=container.demand.compute_mode,
         memory_enforced=container.demand.memory_enforced,
+        elastic_gpu="egpu-1" if container.demand.claim else msgspec.UNSET,
     )

@@ -26,6 +26,7 @@ from partage.dialects import (
     grant_record,
     memory_units,
     modes,
+    node_readings,
     nodes,
     pods,
     records,
@@ -226,7 +227,7 @@ class TestNodes:
         state = agent_node.facts(labels={MODE: "quiet"})
         assert state.node.traits == {QUIET}
         node = nodes.Node(nodes.Metadata("n", labels={MODE: "quiet"}))
-        assert registry.read_node(node).node.traits == {QUIET}
+        assert node_readings.read(node).node.traits == {QUIET}
 
     def test_modes_of_nodes_withhold_and_taint(self) -> None:
         """What is not offered is refused, and who asks for what is offered tolerates the taint."""
@@ -252,7 +253,7 @@ class TestNodes:
     def test_cards_are_known_without_an_agent(self) -> None:
         """By what the family's plugin reports."""
         node = nodes.Node(nodes.Metadata("n"), nodes.Status(capacity={MEMORY: 16}))
-        [card] = registry.read_node(node).node.cards
+        [card] = node_readings.read(node).node.cards
         assert card.memory_mib == 16 * GIB
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from partage.dialects import compute_policies, contract, nodes, pods, registry
+from partage.dialects import compute_policies, contract, node_readings, nodes, pods, registry
 from partage.dialects.compute_policies import OfContainer, OfNode, Policy
 
 WEIGHT, HIGH = "ALIYUN_COM_GPU_SCHD_WEIGHT", "ALIYUN_COM_GPU_HIGH_PRIO"
@@ -28,7 +28,7 @@ def test_a_label_sets_the_policy_of_a_node(policy: Policy) -> None:
     """Every policy has a row in the table of modes."""
     labels = {compute_policies.POLICY: str(policy)}
     assert compute_policies.of_node(labels).policy is policy
-    assert [mode.policy for mode in registry.node_modes(labels)] == [policy]
+    assert [mode.policy for mode in node_readings.modes_of(labels)] == [policy]
 
 
 def test_a_node_without_labels() -> None:
@@ -63,7 +63,7 @@ def test_labels_that_make_no_sense_are_told(
     """And give nobody more time."""
     node = compute_policies.of_node({label: value})
     assert (node.policy, node.slots, node.priority_percent) == (None, slots, priority)
-    [problem] = registry.read_node(nodes.Node(nodes.Metadata("n", labels={label: value}))).problems
+    [problem] = node_readings.read(nodes.Node(nodes.Metadata("n", labels={label: value}))).problems
     assert label in problem
     assert value in problem
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import strategies as st
 
 from partage.core import cards
-from partage.dialects import cordons, nodes, registry
+from partage.dialects import cordons, node_readings, nodes
 
 CARDS = tuple(cards.Card(uuid=f"GPU-{i}", index=i, memory_mib=1024) for i in range(3))
 
@@ -23,7 +23,7 @@ def node(cordon: object) -> nodes.Node:
 
 def test_cards_go_by_uuid_or_index() -> None:
     """Each with its reason; a word that names no card is reported, and the others count."""
-    reading = registry.read_node(
+    reading = node_readings.read(
         node({"version": 1, "cards": {"GPU-2": "fan", "0": "", "GPU-9": "gone"}})
     )
 
@@ -51,7 +51,7 @@ def test_cards_go_by_uuid_or_index() -> None:
 )
 def test_what_cannot_be_read_closes_all_cards(text: object) -> None:
     """Somebody wanted a card to be left alone, and nothing says which."""
-    reading = registry.read_node(node(text))
+    reading = node_readings.read(node(text))
 
     assert reading.node.cordons.keys() == {"GPU-0", "GPU-1", "GPU-2"}
     assert len(reading.problems) == 1
@@ -60,7 +60,7 @@ def test_what_cannot_be_read_closes_all_cards(text: object) -> None:
 def test_a_node_without_cards_has_nothing_to_report() -> None:
     """Its agent may not have come yet."""
     text = json.dumps({"version": 1, "cards": {"GPU-1": ""}})
-    reading = registry.read_node(nodes.Node(nodes.Metadata("n", "u", {cordons.CORDONED: text})))
+    reading = node_readings.read(nodes.Node(nodes.Metadata("n", "u", {cordons.CORDONED: text})))
     assert (reading.node.cordons, reading.problems) == ({}, ())
 
 

@@ -7,7 +7,7 @@ import pytest
 from partage.core import fleet, grants
 from partage.core.demands import ComputeMode
 from partage.core.policies import binpack, spread
-from partage.dialects import contract, nodes, pods, registry
+from partage.dialects import contract, node_readings, nodes, pods, registry
 from tests.dialects import dialect_pods
 
 ALIYUN_MODE = "ack.node.gpu.schedule"
@@ -99,12 +99,12 @@ def test_seventeen_qgpu_tenants_do_not_share_a_card() -> None:
 )
 def test_a_label_names_the_policy_for_a_nodes_cards(labels: dict[str, str], policy: str) -> None:
     """Aliyun's placement label is the node's own policy among its cards."""
-    assert registry.cards_by(labels) == policy
+    assert node_readings.cards_by(labels) == policy
 
 
 def test_labels_nobody_knows_have_no_traits() -> None:
     """Unknown labels, and unknown values of known labels, say nothing."""
-    assert registry.node_traits({"gpu": "yes", ALIYUN_MODE: "turbo"}) == frozenset()
+    assert node_readings.traits({"gpu": "yes", ALIYUN_MODE: "turbo"}) == frozenset()
 
 
 QGPU_MODES = {
@@ -216,7 +216,7 @@ def test_a_node_for_whole_cards_is_tainted(
 )
 def test_labels_that_set_no_mode_are_a_problem(labels: dict[str, str], problem: str) -> None:
     """A slip would go unnoticed; that a switch is off is no slip."""
-    reading = registry.read_node(nodes.Node(nodes.Metadata("n", labels=labels)))
+    reading = node_readings.read(nodes.Node(nodes.Metadata("n", labels=labels)))
     assert bool(reading.problems) == bool(problem)
     assert problem in "".join(reading.problems)
 

@@ -10,7 +10,15 @@ import pytest
 from hypothesis import strategies as st
 
 from partage.core import cards, grants
-from partage.dialects import bound_pods, contract, grant_record, nodes, pods, registry
+from partage.dialects import (
+    bound_pods,
+    contract,
+    grant_record,
+    node_readings,
+    nodes,
+    pods,
+    registry,
+)
 from partage.dialects.families import native
 from partage.fence.levels import catalog
 from partage.fence.store import layout
@@ -150,7 +158,7 @@ def test_what_is_offered_is_read_as_the_same_cards(count: int, memory_mib: int, 
     node = dialect_pods.node(*[memory_mib] * count)
     amounts = registry.offered(node, contract.Settings(), [name]) | registry.reported(node, [name])
     status = nodes.Status({word: str(amount) for word, amount in amounts.items()})
-    node_cards = registry.read_node(nodes.Node(nodes.Metadata("n"), status)).node.cards
+    node_cards = node_readings.read(nodes.Node(nodes.Metadata("n"), status)).node.cards
 
     unit_mib = {"aliyun": 1024, "elastic": 1, "gaia": 256}[name]
     assert [card.memory_mib for card in node_cards] == [memory_mib // unit_mib * unit_mib] * count
@@ -162,10 +170,17 @@ ASKING: dict[str, dict[str, pods.Amount]] = {
     "qgpu": {"tke.cloud.tencent.com/qgpu-core": 5, "tke.cloud.tencent.com/qgpu-memory": 1},
     "gaia": {"tencent.com/vcuda-core": 20, "tencent.com/vcuda-memory": 4},
     "elastic": {"elasticgpu.io/gpu-memory": 100},
+    "claims": {"partage.dev/claim": 1},
     "t9k": {"tensorstack.dev/nvidia-gpu-percent": 30},
     "hami": {GPU: 1, "nvidia.com/gpumem": 100},
     "nvidia": {GPU: 1},
 }
+
+
+def asking(name: str, **annotations: str) -> pods.Pod:
+    """A pod of a dialect; some ask by an annotation, too."""
+    claim = {"elasticgpu.io/egpuc-main": "c"} if name == "claims" else {}
+    return dialect_pods.single(ASKING[name], annotations={**claim, **annotations})
 
 
 class TestFences:
@@ -183,10 +198,10 @@ class TestFences:
     @pytest.mark.parametrize("name", NAMES)
     def test_a_pod_of_any_dialect_may_name_one(self, name: str) -> None:
         """It changes nothing about what the pod asks for."""
-        plain = dialect_pods.demand(dialect_pods.single(ASKING[name]))
+        plain = dialect_pods.demand(asking(name))
         assert plain.dialect == name
         for level in native.FENCES:
-            pod = dialect_pods.single(ASKING[name], annotations={native.FENCE: level})
+            pod = asking(name, **{native.FENCE: level})
             assert native.fence(pod) == level
             assert dialect_pods.demand(pod) == plain
 
@@ -194,9 +209,7 @@ class TestFences:
     @pytest.mark.parametrize("wrong", ["", "none", "Hook", "hook "])
     def test_a_slip_is_refused(self, name: str, wrong: str) -> None:
         """A user who wants a fence must not get none because of a letter."""
-        error = dialect_pods.refusal(
-            dialect_pods.single(ASKING[name], annotations={native.FENCE: wrong})
-        )
+        error = dialect_pods.refusal(asking(name, **{native.FENCE: wrong}))
         assert error.field == "metadata.annotations[partage.dev/fence]"
         assert error.instead == "write driver or mps or hook or advisory"
 
@@ -212,7 +225,7 @@ class TestFences:
         self, name: str, fence: str
     ) -> None:
         """The agent adds it when the container was started; nothing else may change by it."""
-        pod = dialect_pods.single(ASKING[name])
+        pod = asking(name)
         given = dialect_pods.grant(pod, NODE, 1)
         held = msgspec.structs.replace(
             given,

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from partage.core import cards, grants
-from partage.dialects import bound_pods, contract, nodes, pods, registry
+from partage.dialects import bound_pods, contract, node_readings, nodes, pods
 from tests.dialects import dialect_pods
 
 GIB = 1024
@@ -62,7 +62,7 @@ def test_capacity_is_divided_among_the_cards(
     capacity: dict[str, pods.Amount], sizes: list[int]
 ) -> None:
     """As each family's own system reads it."""
-    reading = registry.read_node(_node(capacity))
+    reading = node_readings.read(_node(capacity))
     assert [card.memory_mib for card in reading.node.cards] == sizes
     assert [card.index for card in reading.node.cards] == list(range(len(sizes)))
     assert reading.problems == ()
@@ -71,9 +71,9 @@ def test_capacity_is_divided_among_the_cards(
 @pytest.mark.parametrize("resource", ["nvidia.com/gpu", "tensorstack.dev/nvidia-gpu"])
 def test_labels_of_gpu_feature_discovery_complete_a_number(resource: str) -> None:
     """A count alone says nothing of memory."""
-    node = registry.read_node(_node({resource: 4}, labels=DISCOVERED)).node
+    node = node_readings.read(_node({resource: 4}, labels=DISCOVERED)).node
     assert [(c.memory_mib, c.model) for c in node.cards] == [(15360, "Tesla-T4")] * 4
-    assert registry.read_node(_node({}, labels=DISCOVERED)).node.cards == ()
+    assert node_readings.read(_node({}, labels=DISCOVERED)).node.cards == ()
 
 
 def test_what_hami_registers_is_read_with_its_uuids_and_wins_over_a_number() -> None:
@@ -85,7 +85,7 @@ def test_what_hami_registers_is_read_with_its_uuids_and_wins_over_a_number() -> 
     ]  # fmt: skip
     written = {"hami.io/node-nvidia-register": json.dumps(devices)}
     capacity: dict[str, pods.Amount] = {"aliyun.com/gpu-mem": 48, "aliyun.com/gpu-count": 2}
-    node_cards = registry.read_node(_node(capacity, annotations=written)).node.cards
+    node_cards = node_readings.read(_node(capacity, annotations=written)).node.cards
     assert [(c.uuid, c.memory_mib, c.healthy, c.max_tenants, c.numa) for c in node_cards] == [
         ("GPU-0", 24576, True, 10, 1),
         ("GPU-1", 24576, False, 10, 1),
@@ -100,8 +100,8 @@ def test_the_agents_annotation_wins_over_everything() -> None:
     )
     node = _node({"aliyun.com/gpu-mem": 30, "aliyun.com/gpu-count": 2},
                  annotations={nodes.CARDS: nodes.encode(node_cards)})  # fmt: skip
-    assert registry.read_node(node).node.cards == node_cards
-    assert registry.read_node(node, unhealthy={0}).node.cards[0].healthy is False
+    assert node_readings.read(node).node.cards == node_cards
+    assert node_readings.read(node, unhealthy={0}).node.cards[0].healthy is False
 
 
 TWINS = '{"version":1,"cards":[%s,%s]}'
@@ -128,7 +128,7 @@ CARD = '{"uuid":"%s","index":%d,"memory_mib":1}'
 def test_an_annotation_that_makes_no_sense_is_a_problem_and_no_cards(text: str) -> None:
     """Nothing is placed on what nobody understands, though the capacity may sound right."""
     capacity: dict[str, pods.Amount] = {"aliyun.com/gpu-mem": 30, "aliyun.com/gpu-count": 2}
-    reading = registry.read_node(_node(capacity, annotations={nodes.CARDS: text}))
+    reading = node_readings.read(_node(capacity, annotations={nodes.CARDS: text}))
     assert reading.node.cards == ()
     assert reading.problems
 
@@ -143,7 +143,7 @@ def test_strangers_use_no_more_than_a_card_has(
     """More makes no sense: it is told, and all of the card is used."""
     card = {"uuid": "a", "index": 0, "memory_mib": 100, **used}
     text = json.dumps({"version": 1, "cards": [card]})
-    reading = registry.read_node(_node({}, annotations={nodes.CARDS: text}))
+    reading = node_readings.read(_node({}, annotations={nodes.CARDS: text}))
     (read,) = reading.node.cards
     assert (read.foreign_memory_mib, read.foreign_compute_percent) == counted
     assert "card 0: processes outside Partage are said to use" in reading.problems[0]
@@ -156,18 +156,18 @@ def test_strangers_use_no_more_than_a_card_has(
 def test_a_node_of_another_vendor_has_no_cards(prefix: str, value: str, count: int) -> None:
     """Whatever else it says; and that it says more is a problem."""
     labels = {f"{prefix}.tensorstack.dev/accelerator": value}
-    reading = registry.read_node(_node({"aliyun.com/gpu-mem": 30, "aliyun.com/gpu-count": 2},
+    reading = node_readings.read(_node({"aliyun.com/gpu-mem": 30, "aliyun.com/gpu-count": 2},
                                        labels=labels))  # fmt: skip
     assert len(reading.node.cards) == count
     assert bool(reading.problems) == (not count)
-    assert not registry.read_node(_node({"amd.com/gpu": 8}, labels=labels)).problems
+    assert not node_readings.read(_node({"amd.com/gpu": 8}, labels=labels)).problems
 
 
 @given(st.text(max_size=200))
 def test_no_text_on_a_node_raises(text: str) -> None:
     """Users who may edit a node must not be able to stop the scheduler."""
     for annotation in (nodes.CARDS, "hami.io/node-nvidia-register"):
-        registry.read_node(_node(annotations={annotation: text}))
+        node_readings.read(_node(annotations={annotation: text}))
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_a_slip_in_the_mode_of_a_node_is_a_problem(
     label: str, value: str, is_problem: bool
 ) -> None:
     """Else the node would serve what its administrator wanted to keep away."""
-    reading = registry.read_node(_node(labels={label: value}))
+    reading = node_readings.read(_node(labels={label: value}))
     assert bool(reading.problems) is is_problem
 
 
@@ -222,7 +222,7 @@ def test_a_named_card_is_never_moved_to_another_name() -> None:
 
 def test_a_number_alone_is_a_number_of_whole_cards() -> None:
     """As somebody patched it into the status; families that know more are believed first."""
-    patched = registry.read_node(_node({"nvidia.com/gpu": "2"})).node
+    patched = node_readings.read(_node({"nvidia.com/gpu": "2"})).node
     assert [(c.whole_only, c.index, nodes.unnamed(c)) for c in patched.cards] == [
         (True, 0, True),
         (True, 1, True),
@@ -232,7 +232,7 @@ def test_a_number_alone_is_a_number_of_whole_cards() -> None:
         "aliyun.com/gpu-mem": 30,
         "aliyun.com/gpu-count": 2,
     }
-    assert not any(card.whole_only for card in registry.read_node(_node(more)).node.cards)
+    assert not any(card.whole_only for card in node_readings.read(_node(more)).node.cards)
 
 
 @pytest.mark.parametrize("source", ["labels", "agent"])
@@ -242,11 +242,11 @@ def test_a_whole_card_is_kept_when_its_memory_becomes_known(source: str) -> None
         pods.Metadata("p", "default", "uid"),
         pods.Spec((dialect_pods.container("main", {"nvidia.com/gpu": 1}),), node_name="n"),
     )
-    before = registry.read_node(_node({"nvidia.com/gpu": 2})).node
+    before = node_readings.read(_node({"nvidia.com/gpu": 2})).node
     marks = dialect_pods.marks(dialect_pods.grant(asking, before, 1), asking, before)
     bound = dialect_pods.bound(asking, marks.annotations, "n")
     published = [cards.Card(uuid=f"GPU-{i}", index=i, memory_mib=15360) for i in range(2)]
-    after = registry.read_node(
+    after = node_readings.read(
         _node({"nvidia.com/gpu": 2}, labels=DISCOVERED)
         if source == "labels"
         else _node(annotations={nodes.CARDS: nodes.encode(published)})

@@ -131,14 +131,15 @@ class Stage:
         """Close the connections."""
         await self._clients.aclose()
 
-    async def candidate(self, identity: str) -> lease.Lease:
-        """One that does not run yet."""
+    async def candidate(self, identity: str, **annotations: str) -> lease.Lease:
+        """One that does not run yet, and what it would tell of itself."""
         login = credentials.Credentials(self.server.url, login=logins.Fixed(identity))
         return lease.Lease(
             await self._clients.enter_async_context(api.Api(login)),
             namespace="gpu-system",
             name="scheduler",
             identity=identity,
+            annotations=annotations,
             clock=self.time.clock,
             now=self.time.wall,
             sleep=self.time.sleep,
@@ -158,9 +159,9 @@ class Stage:
                 self.time.candidates -= len(crowd)
 
     @contextlib.asynccontextmanager
-    async def competing(self, identity: str) -> AsyncIterator[lease.Lease]:
+    async def competing(self, identity: str, **annotations: str) -> AsyncIterator[lease.Lease]:
         """A new one that runs."""
-        made = await self.candidate(identity)
+        made = await self.candidate(identity, **annotations)
         async with self.running(made):
             yield made
 

@@ -153,6 +153,32 @@ async def test_what_others_wrote_on_it_stays(stage: lease_candidates.Stage) -> N
     assert stage.keeper.stored["metadata"]["labels"] == {"app": "x"}
 
 
+async def test_the_holder_tells_of_itself(stage: lease_candidates.Stage) -> None:
+    """Its annotations are there from the first write on, and then those of who takes over."""
+    async with stage.competing("a", version="1"):
+        assert _annotations(stage) == {"version": "1"}
+        await stage.time.pass_s(4.0)
+        assert _annotations(stage) == {"version": "1"}
+    async with stage.competing("b", version="2"):
+        await stage.time.pass_s(20.0)
+        assert stage.keeper.spec["holderIdentity"] == "b"
+        assert _annotations(stage) == {"version": "2"}
+
+
+async def test_what_others_annotated_stays(stage: lease_candidates.Stage) -> None:
+    """Only what the holder tells is put in the place of what was told before."""
+    metadata = {"name": "scheduler", "annotations": {"owner": "x", "version": "0"}}
+    stage.keeper.store({"metadata": metadata, "spec": {}})
+    async with stage.competing("a", version="1"):
+        assert _annotations(stage) == {"owner": "x", "version": "1"}
+
+
+def _annotations(stage: lease_candidates.Stage) -> dict[str, str]:
+    assert stage.keeper.stored is not None
+    annotations: dict[str, str] = stage.keeper.stored["metadata"]["annotations"]
+    return annotations
+
+
 async def test_of_many_at_once_one_wins(stage: lease_candidates.Stage) -> None:
     """The writes of the others carry a version that is gone."""
     stage.keeper.store(lease_of({}))

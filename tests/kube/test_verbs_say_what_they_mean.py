@@ -25,6 +25,18 @@ async def test_get(server: scripted_server.Server, client: api.Api) -> None:
     assert request.headers["Accept-Encoding"] == "identity"
 
 
+async def test_the_time_of_the_server(server: scripted_server.Server, client: api.Api) -> None:
+    """Its header, between two looks at our own clock."""
+    server.script(scripted_server.Answer({"major": "1"}))
+    looks = iter((5.0, 7.5))
+
+    read = await client.server_time(lambda: next(looks))
+
+    assert server.requests[0].path == "/version"
+    assert (read.asked_s, read.answered_s) == (5.0, 7.5)
+    assert read.date.endswith("GMT")
+
+
 async def test_create(server: scripted_server.Server, client: api.Api) -> None:
     """A struct or a dictionary becomes JSON; the answer is given as it came."""
     server.script(scripted_server.Answer(b"stored", 201))

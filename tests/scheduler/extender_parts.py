@@ -16,6 +16,7 @@ from partage.scheduler.binds import (
     send_window,
     takeover,
 )
+from partage.scheduler.gpu_objects import keeper
 from partage.scheduler.verbs import binding
 from tests.scheduler import small_cluster
 
@@ -81,6 +82,7 @@ class Wired:
                 self.window,
                 self.requeue,
                 self.nominations,
+                keeper.Keeper(self._api, cluster.mirror, ready=lambda: not self.stopped),
             ),
             {},
             lambda: self.stopped,

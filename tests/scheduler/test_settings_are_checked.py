@@ -48,6 +48,13 @@ def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path: Path) -
         ("[server]\ncertificate = 'x'\n", "only one of certificate and key"),
         ("[server]\nclient_ca = 'x'\n", "over TLS only"),
         ("[server\n", "extender.toml"),
+        (
+            "[server]\ncertificate = 'c'\nkey = 'k'\n[certificates]\nown = true\n",
+            "own is true, and .server. names files",
+        ),
+        ("[certificates]\nsecret = 'a'\nscheduler_secret = 'a'\n", "are the same; give two names"),
+        ("[certificates]\nnamespace = '../x'\n", "namespace: '../x' is not a name"),
+        ("[certificates]\nnames = ['a b']\n", "'a b' is neither the name of a host nor an addr"),
     ],
 )
 def test_what_is_not_understood_is_refused_with_its_place(
@@ -99,6 +106,18 @@ def test_what_listening_elsewhere_means_is_said() -> None:
         at("0.0.0.0", certificate="c", key="k")
     )
     assert http_server.exposure(at("0.0.0.0", certificate="c", key="k", client_ca="a")) == ""
+
+
+def test_certificates_of_its_own_are_for_the_service_and_what_else_is_named(
+    tmp_path: Path,
+) -> None:
+    """And then clients have to show one."""
+    path = _file(tmp_path, "[certificates]\nnames = ['10.0.0.1', 'gpu.example']\n")
+    chosen = settings.load(path, {}, {"certificates.own": True})
+    service = "partage-extender.kube-system.svc"
+    assert chosen.certificates.host_names == (service, "10.0.0.1", "gpu.example")
+    assert chosen.certified
+    assert not settings.load("", {}, {}).certified
 
 
 def test_times_that_were_not_written_fit_what_was() -> None:

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from partage.core import fleet, grants
-from partage.dialects import contract, cordons, nodes, pods, registry
+from partage.dialects import contract, cordons, node_readings, nodes, pods, registry
 from partage.scheduler.mirror import health_sink
 from tests.scheduler import small_cluster
 from tests.scheduler.small_cluster import GIB
@@ -651,7 +651,7 @@ def test_an_object_that_breaks_our_reading_does_not_break_the_watch(
         raise RuntimeError("ours")
 
     monkeypatch.setattr(registry, "demand", broken)
-    monkeypatch.setattr(registry, "read_node", broken)
+    monkeypatch.setattr(node_readings, "read", broken)
     cluster.mirror.pods.put(small_cluster.pod("a", {small_cluster.MEMORY: 1}, on="n1"))
     cluster.mirror.nodes.put(small_cluster.node(count=3))
     assert cluster.free_mib("n1") == [0, 0]

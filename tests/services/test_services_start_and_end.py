@@ -54,6 +54,20 @@ async def test_what_fails_while_it_listens_is_not_blamed_on_the_address() -> Non
             raise OSError(28, "No space left on device")
 
 
+async def test_what_comes_first_is_broken_off_by_a_signal() -> None:
+    """As when the API server cannot be reached; and what fails in it is not lost."""
+    stop = asyncio.Event()
+    assert await lifetime.before(stop, asyncio.sleep(0))
+    with pytest.raises(OSError, match="No space left"):
+        await lifetime.before(stop, _failing())
+    stop.set()
+    assert not await lifetime.before(stop, asyncio.Event().wait())
+
+
+async def _failing() -> None:
+    raise OSError(28, "No space left on device")
+
+
 async def test_a_signal_ends_the_work() -> None:
     """First that is told which refuses new work, then the work is cancelled."""
     seen: list[str] = []

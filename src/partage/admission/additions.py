@@ -1,15 +1,19 @@
 """Additions: what is added to a pod, because its user means it and need not write it.
 
 - What a resource implies (``nvidia.com/gpu: 1`` beside HAMi's memory): the kubelet gives devices by
-  the resources that are written. The dialects know what is implied.
+  the resources that are written. The dialects know what is implied, by resources and by annotations
+  (``partage.dev/claim: 1`` in a container for which an annotation names a claim).
 - Limits for resources that stand in requests only. Kubernetes refuses such pods, and does the
   opposite by itself: requests that are left out are made from limits.
 - Tolerations for the taints that nodes have for pods without a family's resources.
 - That no other pod may be on its node, for a pod that asks for a whole one. kube-scheduler applies
   a required anti-affinity in both directions: to the pod, and to all that come after it.
 - A runtime class, where the administrator chose one for pods with cards.
+- The name of the scheduler that asks Partage, where the administrator has one beside the default
+  scheduler. The API server names the default one for those who name none, so nobody can tell
+  whether a user wrote it; another name stays.
 
-Nothing that the user wrote is changed.
+Nothing else that the user wrote is changed.
 """
 
 from __future__ import annotations
@@ -49,21 +53,40 @@ class Additions(msgspec.Struct, frozen=True):
     tolerations: tuple[submitted.Toleration, ...] = ()
     alone: bool = False  # that no other pod may be on its node
     runtime_class: str = ""
+    scheduler_name: str = ""
 
     def __bool__(self) -> bool:
-        return bool(self.limits or self.tolerations or self.alone or self.runtime_class)
+        return bool(
+            self.limits
+            or self.tolerations
+            or self.alone
+            or self.runtime_class
+            or self.scheduler_name
+        )
 
 
-def of(pod: submitted.Pod, settings: contract.Settings, *, runtime_class: str = "") -> Additions:
+def of(
+    pod: submitted.Pod,
+    settings: contract.Settings,
+    *,
+    runtime_class: str = "",
+    scheduler_name: str = "",
+) -> Additions:
     """What is added to a pod that asks for cards."""
+    implied = registry.implied_in(pod)
     additions = Additions(
-        limits={spot.path: added for spot in pods.spots(pod) if (added := _limits(spot.container))},
+        limits={
+            spot.path: added
+            for spot in pods.spots(pod)
+            if (added := _limits(spot.container, implied.get(spot.container.name, {})))
+        },
         tolerations=tuple(
             _toleration(taint)
             for taint in registry.tolerated(pod)
             if not any(_tolerates(toleration, taint) for toleration in pod.spec.tolerations)
         ),
         runtime_class="" if pod.spec.runtime_class_name else runtime_class,
+        scheduler_name=scheduler_name if _names_no_scheduler(pod) else "",
     )
     alone = ALONE not in _apart_from(pod) and _takes_node(applied(pod, additions), settings)
     return msgspec.structs.replace(additions, alone=alone)
@@ -92,6 +115,7 @@ def applied(pod: submitted.Pod, additions: Additions) -> submitted.Pod:
             init_containers=tuple(changed.get(id(c), c) for c in spec.init_containers),
             tolerations=(*spec.tolerations, *additions.tolerations),
             runtime_class_name=spec.runtime_class_name or additions.runtime_class,
+            scheduler_name=additions.scheduler_name or spec.scheduler_name,
         ),
     )
 
@@ -112,15 +136,28 @@ def patch(pod: submitted.Pod, additions: Additions) -> list[Operation]:
         operations.append(_patched_affinity(pod.spec.affinity))
     if additions.runtime_class:
         operations.append(_add("/spec/runtimeClassName", additions.runtime_class))
+    if additions.scheduler_name:
+        operations.append(_add("/spec/schedulerName", additions.scheduler_name))
     return operations
 
 
-def _limits(container: pods.Container) -> dict[str, pods.Amount]:
-    """The limits that a container lacks."""
+def pointer(key: str) -> str:
+    """A key as a part of a JSON Pointer (RFC 6901)."""
+    return key.replace("~", "~0").replace("/", "~1")
+
+
+def _names_no_scheduler(pod: submitted.Pod) -> bool:
+    return pod.spec.scheduler_name in ("", pods.DEFAULT_SCHEDULER)
+
+
+def _limits(container: pods.Container, implied: Mapping[str, int]) -> dict[str, pods.Amount]:
+    """The limits that a container lacks; ``implied`` is what the pod says elsewhere."""
     limits, requests = container.resources.limits, container.resources.requests
     resources = registry.names().resources
     requested = {r: n for r, n in requests.items() if r in resources and r not in limits}
-    return {**requested, **registry.implied(limits.keys() | requested.keys())}
+    named = limits.keys() | requested.keys()
+    unnamed = {resource: amount for resource, amount in implied.items() if resource not in named}
+    return {**requested, **registry.implied(named), **unnamed}
 
 
 def _patched_limits(spot: pods.Spot, added: Mapping[str, pods.Amount]) -> Iterator[Operation]:
@@ -130,7 +167,7 @@ def _patched_limits(spot: pods.Spot, added: Mapping[str, pods.Amount]) -> Iterat
         yield _add(f"{path}/limits", amounts)
         return
     for name, amount in amounts.items():
-        yield _add(f"{path}/limits/{_pointer(name)}", amount)
+        yield _add(f"{path}/limits/{pointer(name)}", amount)
 
 
 def _takes_node(pod: submitted.Pod, settings: contract.Settings) -> bool:
@@ -162,11 +199,6 @@ def _patched_affinity(present: submitted.Affinity | None) -> Operation:
 
 def _add(path: str, value: object) -> Operation:
     return {"op": "add", "path": path, "value": value}
-
-
-def _pointer(key: str) -> str:
-    """A key as a part of a JSON Pointer (RFC 6901)."""
-    return key.replace("~", "~0").replace("/", "~1")
 
 
 def _toleration(taint: nodes.Taint) -> submitted.Toleration:

@@ -8,7 +8,8 @@ templates of workloads (warned of).
 
 Everything is a ValidatingAdmissionPolicy: no webhook has to be up, so none can be waited for, and a
 cluster without a running Partage is guarded all the same. A namespace with the label
-``partage.dev/guard: off`` is excepted from the rules, though never from those about records.
+``partage.dev/guard: off`` is excepted from the rules, and so are some by name: that in which the
+agent runs, which mounts what nobody else may. Nobody is excepted from those about records.
 """
 
 from __future__ import annotations
@@ -23,17 +24,8 @@ from partage.dialects import registry
 
 LABEL, OFF = "partage.dev/guard", "off"
 NAME, TEMPLATES, RECORDS = "partage-guard", "partage-guard-templates", "partage-records"
-# Who writes records: the extender when it binds, agents when containers have their cards.
-ACCOUNTS = tuple(
-    f"system:serviceaccount:kube-system:{name}"
-    for name in (
-        "partage-extender",
-        "partage-agent",
-        "gpushare-schd-extender",
-        "gpushare-device-plugin",
-    )
-)
 _GROUP = "admissionregistration.k8s.io"
+_NAMESPACE = "kubernetes.io/metadata.name"  # a label with its name that every namespace has
 
 # Folders of the host, each with all that is in it: the kubelet's with its sockets and its record of
 # devices, those with everybody's limits and specifications, and devices.
@@ -133,27 +125,33 @@ RULES = (
 )
 
 
-def policies(accounts: Sequence[str] = ACCOUNTS) -> list[dict[str, Any]]:
-    """All objects of the guard, for these accounts of Partage's programs."""
+def policies(
+    accounts: Sequence[str], *, excepted: Any, actions: Any = ("Deny",)
+) -> list[dict[str, Any]]:
+    """All objects of the guard.
+
+    ``accounts`` write records: that of the extender when it binds, those of agents when containers
+    have their cards. ``excepted`` are the names of namespaces that the rules leave out without a
+    label, and ``actions`` what becomes of a pod that breaks a rule: lists, or what the chart has in
+    their place.
+    """
+    templates = [rule for rule in RULES if not rule.created_only]
     return [
-        *_guard(NAME, _on_pods(), RULES, actions=["Deny"]),
-        *_guard(
-            TEMPLATES,
-            _on_templates(),
-            [rule for rule in RULES if not rule.created_only],
-            actions=["Warn", "Audit"],
-        ),
+        *_guard(NAME, _on_pods(), RULES, actions, excepted),
+        *_guard(TEMPLATES, _on_templates(), templates, ["Warn", "Audit"], excepted),
         *_records(accounts),
     ]
 
 
 def _guard(
-    name: str, on: dict[str, Any], rules: Sequence[Rule], *, actions: list[str]
+    name: str, on: dict[str, Any], rules: Sequence[Rule], actions: Any, excepted: Any
 ) -> Iterator[dict[str, Any]]:
     yield _policy(name, on | {"validations": [_validation(rule) for rule in rules]})
-    excepted = {"key": LABEL, "operator": "NotIn", "values": [OFF]}
-    where = {"namespaceSelector": {"matchExpressions": [excepted]}}
-    yield _binding(name, actions, where)
+    left_out = {LABEL: [OFF], _NAMESPACE: excepted}
+    expressions = [
+        {"key": key, "operator": "NotIn", "values": values} for key, values in left_out.items()
+    ]
+    yield _binding(name, actions, {"namespaceSelector": {"matchExpressions": expressions}})
 
 
 def _validation(rule: Rule) -> dict[str, Any]:
@@ -180,7 +178,7 @@ def _on_pods() -> dict[str, Any]:
                 webhooks.rule("", ["pods/ephemeralcontainers"], ["UPDATE"]),
             ]
         },
-        "variables": _variables("object.spec"),
+        "variables": _variables("object.spec", "object.metadata"),
     }
 
 
@@ -188,9 +186,11 @@ def _on_templates() -> dict[str, Any]:
     resources: dict[str, list[str]] = {}
     for group, plural in submitted.WORKLOADS.values():
         resources.setdefault(group, []).append(plural)
-    template = "object.spec.?template.spec.orValue({})"
-    scheduled = "object.spec.?jobTemplate.spec.template.spec.orValue({})"
-    kind = "request.kind.kind == 'CronJob'"
+    spec, metadata = (
+        f"request.kind.kind == 'CronJob' ? object.spec.?jobTemplate.spec.template.{part}"
+        f".orValue({{}}) : object.spec.?template.{part}.orValue({{}})"
+        for part in ("spec", "metadata")
+    )
     rules = [
         webhooks.rule(group, plurals, ["CREATE", "UPDATE"]) for group, plurals in resources.items()
     ]
@@ -200,20 +200,24 @@ def _on_templates() -> dict[str, Any]:
         "matchConditions": [
             {"name": "made-by-a-person", "expression": "!has(object.metadata.ownerReferences)"}
         ],
-        "variables": _variables(f"{kind} ? {scheduled} : {template}"),
+        "variables": _variables(spec, metadata),
     }
 
 
-def _variables(spec: str) -> list[dict[str, str]]:
+def _variables(spec: str, metadata: str) -> list[dict[str, str]]:
     containers = " + ".join(
         f"variables.spec.?{kind}.orValue([])"
         for kind in ("containers", "initContainers", "ephemeralContainers")
     )
     return [
         {"name": "spec", "expression": spec},
+        {"name": "metadata", "expression": metadata},
         {"name": "containers", "expression": containers},
         {"name": "paths", "expression": _PATHS},
-        {"name": "cards", "expression": webhooks.names_cards("variables.spec")},
+        {
+            "name": "cards",
+            "expression": webhooks.names_cards("variables.spec", "variables.metadata"),
+        },
     ]
 
 
@@ -272,7 +276,7 @@ def _policy(name: str, specification: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _binding(name: str, actions: list[str], where: dict[str, Any]) -> dict[str, Any]:
+def _binding(name: str, actions: Any, where: dict[str, Any]) -> dict[str, Any]:
     specification: dict[str, Any] = {"policyName": name, "validationActions": actions}
     if where:
         specification["matchResources"] = where

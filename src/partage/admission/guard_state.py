@@ -1,7 +1,8 @@
 """The state of the guard: which of its policies a cluster has, and what they leave out.
 
 A guard that is switched off looks like one that has nothing to refuse. So the state is read from
-the API server now and then, for metrics, and once for ``partage doctor --cluster``.
+the API server now and then, for metrics, and once for ``partage doctor --cluster``, which asks part
+by part, since it may not be allowed all of them.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import TypeVar
 
 import msgspec
 
-from partage.admission import guard, webhooks
+from partage.admission import guard
 from partage.kube import api as kube
 from partage.kube import errors as kube_errors
 
@@ -26,11 +27,12 @@ class Force(enum.StrEnum):
 
     DENIED = "denied"
     TOLD = "told"  # warned of, or written to the audit log, and let in
-    OFF = "off"  # the policy, or what binds it, is missing
+    UNBOUND = "unbound"  # the policy is there, and nothing binds it
+    OFF = "off"  # it is missing
 
 
 class Part(msgspec.Struct, frozen=True):
-    """One policy, or one of the webhooks."""
+    """One policy."""
 
     name: str
     force: Force
@@ -40,16 +42,38 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     """All of it."""
 
     policies: tuple[Part, ...]
-    webhooks: tuple[Part, ...]
     excepted: tuple[str, ...]  # namespaces
 
 
 async def read(api: kube.Api) -> State:
     """The state of a cluster's guard."""
     return State(
-        policies=tuple([await _policy(api, name) for name in (guard.NAME, guard.RECORDS)]),
-        webhooks=tuple([await _webhook(api, kind) for kind in webhooks.KINDS]),
-        excepted=await _excepted(api),
+        policies=tuple([await policy(api, name) for name in (guard.NAME, guard.RECORDS)]),
+        excepted=await excepted(api),
+    )
+
+
+async def policy(api: kube.Api, name: str) -> Part:
+    """What one policy does, with the binding of the same name."""
+    present = await _found(api, f"{_GROUP}/validatingadmissionpolicies/{name}", _Named)
+    if present is None:
+        return Part(name, Force.OFF)
+    binding = await _found(api, f"{_GROUP}/validatingadmissionpolicybindings/{name}", _Binding)
+    if binding is None:
+        return Part(name, Force.UNBOUND)
+    denied = "Deny" in binding.spec.validation_actions
+    return Part(name, Force.DENIED if denied else Force.TOLD)
+
+
+async def excepted(api: kube.Api) -> tuple[str, ...]:
+    """The namespaces for which the guard does not hold."""
+    query = {"labelSelector": f"{guard.LABEL}={guard.OFF}"}
+    return tuple(
+        [
+            namespace.metadata.name
+            async for page in api.pages(_NAMESPACES, _Named, query=query)
+            for namespace in page.items
+        ]
     )
 
 
@@ -67,32 +91,6 @@ class _Metadata(msgspec.Struct, frozen=True):
 
 class _Named(msgspec.Struct, frozen=True):
     metadata: _Metadata = _Metadata()
-
-
-async def _policy(api: kube.Api, name: str) -> Part:
-    policy = await _found(api, f"{_GROUP}/validatingadmissionpolicies/{name}", _Named)
-    binding = await _found(api, f"{_GROUP}/validatingadmissionpolicybindings/{name}", _Binding)
-    if policy is None or binding is None:
-        return Part(name, Force.OFF)
-    denied = "Deny" in binding.spec.validation_actions
-    return Part(name, Force.DENIED if denied else Force.TOLD)
-
-
-async def _webhook(api: kube.Api, kind: str) -> Part:
-    path = f"{_GROUP}/{webhooks.KINDS[kind]}/{webhooks.NAME}"
-    present = await _found(api, path, _Named) is not None
-    return Part(kind, Force.DENIED if present else Force.OFF)
-
-
-async def _excepted(api: kube.Api) -> tuple[str, ...]:
-    query = {"labelSelector": f"{guard.LABEL}={guard.OFF}"}
-    return tuple(
-        [
-            namespace.metadata.name
-            async for page in api.pages(_NAMESPACES, _Named, query=query)
-            for namespace in page.items
-        ]
-    )
 
 
 async def _found(api: kube.Api, path: str, form: type[T]) -> T | None:

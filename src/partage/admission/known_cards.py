@@ -14,7 +14,7 @@ from collections.abc import Collection
 
 from partage.admission import known_totals
 from partage.core import demands, fleet, refusals, totals
-from partage.dialects import contract, memory_units, nodes, registry
+from partage.dialects import contract, memory_units, node_readings, nodes
 
 _COMPARED = 32  # nodes, to find the one that lacks least; enough for a good text
 _MOST_ANSWERS = 256  # that are kept; tenants write what is asked
@@ -38,7 +38,7 @@ class KnownCards:
 
     def put(self, node: nodes.Node) -> None:
         """A node is there, with these cards."""
-        name, in_fleet = node.metadata.name, registry.read_node(node).node
+        name, in_fleet = node.metadata.name, node_readings.read(node).node
         self._unit.vote(name, node)
         before = self._fleet.state(name)
         if before is not None and before.node == in_fleet:

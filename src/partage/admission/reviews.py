@@ -9,6 +9,7 @@ before the nodes it needs.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Protocol
 
 import msgspec
@@ -38,6 +39,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """What the administrator chose."""
 
     runtime_class: str = ""
+    scheduler_name: str = ""  # of the kube-scheduler that asks Partage; empty: all do
     refuse_never: bool = True  # what no card of today can hold; else it is a warning
 
 
@@ -60,10 +62,9 @@ class Reviews:
         """Add to a pod what its user need not write."""
         request = wire.decode(body)
         pod = _pod(request)
-        if pod is None or not bound_pods.asks(pod):
+        if pod is None or not (bound_pods.asks(pod) or registry.asks_by_annotation(pod)):
             return wire.allowed(request)
-        added = additions.of(pod, self._cards.settings, runtime_class=self._options.runtime_class)
-        return wire.allowed(request, patch=additions.patch(pod, added))
+        return wire.allowed(request, patch=additions.patch(pod, self._added(pod)))
 
     def judge(self, body: bytes) -> bytes:
         """Refuse a pod that can never work."""
@@ -87,12 +88,20 @@ class Reviews:
             pod = submitted.templated_pod(kind, request.object)
         except submitted.Unreadable:
             return wire.allowed(request)  # not ours to judge: the API server has read it
-        pod = additions.applied(pod, additions.of(pod, self._cards.settings))
+        pod = additions.applied(pod, self._added(pod))
         judgement = self._judged(pod, request.namespace)
         refusal = (f"its pods will be refused: {judgement.refusal}",) if judgement.refusal else ()
         where = submitted.template_path(kind)
         return wire.allowed(
             request, warnings=[f"{where}: {text}" for text in (*refusal, *judgement.warnings)]
+        )
+
+    def _added(self, pod: submitted.Pod) -> additions.Additions:
+        return additions.of(
+            pod,
+            self._cards.settings,
+            runtime_class=self._options.runtime_class,
+            scheduler_name=self._options.scheduler_name,
         )
 
     def _judged(self, pod: submitted.Pod, namespace: str) -> Judgement:
@@ -102,13 +111,24 @@ class Reviews:
             return Judgement(str(reading.wrong))
         if reading.demand is None:
             return Judgement()
-        warnings = tuple(map(str, registry.warnings(pod, settings)))
+        warnings = (*map(str, registry.warnings(pod, settings)), *self._elsewhere(pod))
+        if reading.demand.by_claim:
+            return Judgement(warnings=warnings)  # claims may come later than their pods
         # Of a group that is on no card: whether it can ever fit is the same for all groups.
         alone = msgspec.structs.replace(reading.demand, spread_group="")
         never, waits = self._chances(alone, namespace)
         if never and self._options.refuse_never:
             return Judgement(never, warnings)
         return Judgement(warnings=(*warnings, *filter(None, (never, waits))))
+
+    def _elsewhere(self, pod: submitted.Pod) -> Iterator[str]:
+        """That a pod names a scheduler of which it is not known that it asks Partage."""
+        name, ours = pod.spec.scheduler_name, self._options.scheduler_name
+        if ours and name not in ("", ours, *registry.scheduler_names()):
+            yield (
+                f"spec.schedulerName: Partage will not place this pod, unless {name} asks "
+                f"Partage's extender, too; remove the field, or write {ours}"
+            )
 
     def _chances(self, demand: demands.PodDemand, namespace: str) -> tuple[str, str]:
         """Why a pod can never be bound, and what it has to wait for; empty: nothing is known."""

@@ -1,8 +1,8 @@
 """The admission webhooks as a service, from its start to its end.
 
 It has a certificate before it listens, and reads nodes and namespaces beside answering: a pod is
-only refused for being too large once all cards are known, and the total of its namespace. Every
-replica answers; none has to lead.
+only refused for being too large once all cards are known, and the total of its namespace. Classes
+of claims are read once somebody asks about a claim. Every replica answers; none has to lead.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ from typing import NoReturn
 import prometheus_client
 
 from partage.admission import (
+    claim_reviews,
     guard_state,
     known_cards,
+    known_classes,
     reviews,
     serving_certificate,
     settings,
@@ -26,6 +28,7 @@ from partage.admission import (
     wire,
 )
 from partage.dialects import memory_units, namespaces, nodes
+from partage.dialects.claims import objects
 from partage.kube import api as kube
 from partage.kube import errors as kube_errors
 from partage.kube.auth import credentials
@@ -47,7 +50,8 @@ async def run(chosen: settings.Settings, *, started: Callable[[str], None]) -> N
     stop = lifetime.on_signals()
     async with kube.Api(login) as api:
         admission = Admission(chosen, api)
-        await admission.certificate.prepare()
+        if not await lifetime.before(stop, admission.certificate.prepare()):
+            return
         address = listener.Address(
             chosen.server.address, chosen.server.port, admission.certificate.context
         )
@@ -73,7 +77,17 @@ class Admission:
             cards.totals,
             key=lambda namespace: namespace.metadata.name,
         )
+        classes = known_classes.KnownClasses(self._knows_all_classes)
+        self._classes = reflector.Reflector(
+            api,
+            objects.CLASSES_PATH,
+            objects.ElasticGPUClass,
+            classes,
+            key=lambda gpu_class: gpu_class.metadata.name,
+        )
+        self._has_claims = asyncio.Event()  # there are none where their definitions are not
         self._reviews = reviews.Reviews(cards, chosen.options)
+        self._claim_reviews = claim_reviews.ClaimReviews(classes, cards)
         self._registry = prometheus_client.CollectorRegistry()
         self._seconds = prometheus_client.Histogram(
             "partage_admission_review_seconds",
@@ -108,6 +122,8 @@ class Admission:
             (webhooks.COMPLETE, "complete", self._reviews.complete),
             (webhooks.JUDGE, "judge", self._reviews.judge),
             (webhooks.ADVISE, "advise", self._reviews.advise),
+            (webhooks.SPELL, "spell", self._of_claims(self._claim_reviews.spell)),
+            (webhooks.CHECK, "check", self._of_claims(self._claim_reviews.check)),
         ):
             site.post(path, self._handler(name, review))
         site.get("/healthz", lambda _request: _text("ok"))
@@ -122,7 +138,23 @@ class Admission:
             group.create_task(self._nodes.run())
             group.create_task(self._watch_guard())
             group.create_task(self._namespaces.run())
+            group.create_task(self._watch_classes())
         raise AssertionError("tasks that never end have ended")
+
+    def _of_claims(self, review: Callable[[bytes], bytes]) -> Callable[[bytes], bytes]:
+        def reviewed(body: bytes) -> bytes:
+            self._has_claims.set()
+            return review(body)
+
+        return reviewed
+
+    def _knows_all_classes(self) -> bool:
+        return self._classes.synced.is_set()
+
+    async def _watch_classes(self) -> NoReturn:
+        """Read classes from the first claim on: before, a cluster may not know what they are."""
+        await self._has_claims.wait()
+        await self._classes.run()
 
     async def _watch_guard(self) -> NoReturn:
         while True:

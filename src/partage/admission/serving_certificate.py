@@ -14,26 +14,21 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import logging
-import os
 import pathlib
 import ssl
 from collections.abc import Callable, Sequence
 from typing import NoReturn, Protocol
 
-import msgspec
-
-from partage.admission import certificates, webhooks
+from partage.admission import webhook_certificates, webhooks
 from partage.kube import api as kube
 from partage.kube import errors as kube_errors
-from partage.services import settings_file
+from partage.kube import secrets
+from partage.services import certificates, serving_context, settings_file
 
 log = logging.getLogger(__name__)
 
 _LOOK_S = 60.0  # between two looks at the Secret, the files and the configurations
 _RETRY_S = 2.0
-
-# The names by which kubernetes.io/tls Secrets are known, and one for the key of the authority.
-_CERTIFICATE, _KEY, _AUTHORITY, _AUTHORITY_KEY = "tls.crt", "tls.key", "ca.crt", "ca.key"
 
 
 class ServingCertificate(Protocol):
@@ -46,29 +41,6 @@ class ServingCertificate(Protocol):
 
     async def keep(self) -> NoReturn:
         """Keep it valid, for ever."""
-
-
-class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
-    name: str
-    namespace: str
-    resource_version: str = ""
-
-
-class Secret(msgspec.Struct, frozen=True, rename="camel"):
-    """A Secret with the certificate, as the API server has it."""
-
-    metadata: _Metadata
-    data: dict[str, bytes]
-    type: str = "kubernetes.io/tls"
-    kind: str = "Secret"
-    api_version: str = "v1"
-
-
-class _Stored(msgspec.Struct, frozen=True):
-    """What the Secret has; None: nothing that can be read."""
-
-    metadata: _Metadata
-    certificates: certificates.Certificates | None = None
 
 
 class OwnCertificate:
@@ -85,22 +57,19 @@ class OwnCertificate:
     ) -> None:
         self.context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         self._api = api
-        self._place = f"/api/v1/namespaces/{namespace}/secrets"
-        self._secret = _Metadata(secret, namespace)
+        self._secret = secrets.Place(api, namespace, secret)
         self._names = names
         self._now = now
-        self._served: certificates.Certificates | None = None
+        self._served: webhook_certificates.Certificates | None = None
 
     async def prepare(self) -> None:
         """Have a certificate, whatever it takes: nothing can be served without one."""
-        while True:
+        while self._served is None:
             try:
                 await self._refresh()
             except kube_errors.KubeError as error:
                 log.warning("the certificate cannot be had yet: %s", error)
                 await asyncio.sleep(_RETRY_S)
-            else:
-                return
 
     async def keep(self) -> NoReturn:
         """Look at the Secret and at the configurations, now and then."""
@@ -115,43 +84,34 @@ class OwnCertificate:
                 await asyncio.sleep(_LOOK_S)
 
     async def _refresh(self) -> None:
-        stored = await self._read()
-        if stored is None or self._due(stored):
-            stored = await self._renewed(stored)
-        if stored.certificates is not None and stored.certificates != self._served:
-            self._served = stored.certificates
-            load(self.context, self._served.certificate_pem, self._served.key_pem)
-            ends = certificates.ends(self._served.certificate_pem)
+        secret = await self._secret.read()
+        present = self._read(secret)
+        if present is None or webhook_certificates.due(present, self._names, self._now()):
+            present = self._read(await self._renewed(secret, present))
+        if present is not None and present != self._served:
+            self._served = present
+            serving_context.load(self.context, present.certificate_pem, present.key_pem)
+            ends = certificates.ends(present.certificate_pem)
             log.info("serving with a certificate that ends on %s", ends.date())
 
-    async def _read(self) -> _Stored | None:
-        try:
-            secret = await self._api.get(f"{self._place}/{self._secret.name}", Secret)
-        except kube_errors.NotFound:
+    def _read(self, secret: secrets.Secret | None) -> webhook_certificates.Certificates | None:
+        """What the Secret has; None: nothing that can be used."""
+        if secret is None:
             return None
         try:
-            return _Stored(secret.metadata, _certificates(secret.data))
+            return _certificates(secret.data)
         except (KeyError, certificates.Unreadable) as error:
-            log.warning("Secret %s: %s; a new certificate is made", self._secret.name, error)
-            return _Stored(secret.metadata)
+            log.warning("%s: %s; a new certificate is made", self._secret, error)
+            return None
 
-    def _due(self, stored: _Stored) -> bool:
-        present = stored.certificates
-        return present is None or certificates.due(present, self._names, self._now())
-
-    async def _renewed(self, stored: _Stored | None) -> _Stored:
+    async def _renewed(
+        self, secret: secrets.Secret | None, before: webhook_certificates.Certificates | None
+    ) -> secrets.Secret | None:
         """New certificates, or those that another replica has written meanwhile."""
-        before = stored.certificates if stored else None
-        made = _data(certificates.made(self._names, self._now(), before))
-        try:
-            if stored is None:
-                await self._api.create(self._place, Secret(self._secret, made))
-            else:
-                path = f"{self._place}/{self._secret.name}"
-                await self._api.replace(path, Secret(stored.metadata, made), Secret)
-        except kube_errors.Conflict:
-            log.info("another replica has just written the certificate")
-        return await self._read() or _Stored(self._secret)
+        made = _data(webhook_certificates.made(self._names, self._now(), before))
+        if secret is None:
+            return await self._secret.create(made)
+        return await self._secret.replace(secret, made)
 
     async def _tell(self) -> None:
         if self._served is not None:
@@ -189,7 +149,7 @@ class GivenCertificate:
         if texts == self._served:
             return
         try:
-            load(self.context, *texts)
+            serving_context.load(self.context, *texts)
         except ssl.SSLError as error:
             raise settings_file.SettingsError(
                 "[certificate]: certificate and key cannot be used together",
@@ -198,35 +158,21 @@ class GivenCertificate:
         self._served = texts
 
 
-def load(context: ssl.SSLContext, certificate_pem: bytes, key_pem: bytes) -> None:
-    """Serve with a certificate from now on; connections that are open keep theirs.
-
-    Python reads keys from files only. One in memory needs no folder that can be written, and no
-    disk ever sees the key.
-    """
-    file = os.memfd_create("partage-admission", os.MFD_CLOEXEC)
-    try:
-        os.write(file, certificate_pem + key_pem)
-        context.load_cert_chain(f"/proc/self/fd/{file}")
-    finally:
-        os.close(file)
-
-
-def _certificates(data: dict[str, bytes]) -> certificates.Certificates:
-    read = certificates.Certificates(
-        authority_pem=data[_AUTHORITY],
-        authority_key_pem=data[_AUTHORITY_KEY],
-        certificate_pem=data[_CERTIFICATE],
-        key_pem=data[_KEY],
+def _certificates(data: dict[str, bytes]) -> webhook_certificates.Certificates:
+    read = webhook_certificates.Certificates(
+        authority_pem=data[secrets.AUTHORITY],
+        authority_key_pem=data[secrets.AUTHORITY_KEY],
+        certificate_pem=data[secrets.CERTIFICATE],
+        key_pem=data[secrets.KEY],
     )
-    certificates.check(read)
+    webhook_certificates.check(read)
     return read
 
 
-def _data(made: certificates.Certificates) -> dict[str, bytes]:
+def _data(made: webhook_certificates.Certificates) -> dict[str, bytes]:
     return {
-        _AUTHORITY: made.authority_pem,
-        _AUTHORITY_KEY: made.authority_key_pem,
-        _CERTIFICATE: made.certificate_pem,
-        _KEY: made.key_pem,
+        secrets.AUTHORITY: made.authority_pem,
+        secrets.AUTHORITY_KEY: made.authority_key_pem,
+        secrets.CERTIFICATE: made.certificate_pem,
+        secrets.KEY: made.key_pem,
     }

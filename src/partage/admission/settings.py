@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
 
 from partage.admission import reviews, webhooks
-from partage.dialects import contract
+from partage.dialects import contract, model_speeds
 from partage.services import settings_file
 
 DEFAULT_PORT = 9443
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _UNITS_MIB = {"auto": contract.UNITS_MIB["GiB"], **contract.UNITS_MIB}
 
 
@@ -49,10 +51,12 @@ class Pods(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What is done with pods."""
 
     runtime_class: str = ""  # for pods with cards that name none
+    scheduler_name: str = ""  # for pods with cards that name none, or the default one
     # What no card of the cluster can hold: "warn" where larger nodes are made on demand.
     larger_than_any_card: Literal["refuse", "warn"] = "refuse"
     memory_unit: Literal["auto", "GiB", "MiB"] = "auto"  # of aliyun.com/gpu-mem
     qgpu_max_cards: Annotated[int, msgspec.Meta(ge=1, le=1024)] = 2
+    tflops: dict[str, Annotated[float, msgspec.Meta(gt=0)]] = {}  # of models; empty: our own table
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -76,6 +80,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """What reviews go by."""
         return reviews.Options(
             runtime_class=self.pods.runtime_class,
+            scheduler_name=self.pods.scheduler_name,
             refuse_never=self.pods.larger_than_any_card == "refuse",
         )
 
@@ -85,6 +90,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return contract.Settings(
             memory_unit_mib=_UNITS_MIB[self.pods.memory_unit],
             qgpu_max_cards=self.pods.qgpu_max_cards,
+            tflops=model_speeds.table(self.pods.tflops) or model_speeds.SPEEDS,
         )
 
 
@@ -99,4 +105,10 @@ def _check(chosen: Settings, where: str) -> None:
         raise settings_file.SettingsError(
             f"{where}[certificate]: only one of certificate and key is set",
             instead="set both, or none: then Partage makes its own",
+        )
+    scheduler = chosen.pods.scheduler_name
+    if scheduler and not _NAME.fullmatch(scheduler):
+        raise settings_file.SettingsError(
+            f"{where}pods.scheduler_name = {scheduler!r} cannot be the name of a scheduler",
+            instead="write small letters, digits, dots and hyphens",
         )

@@ -3,7 +3,8 @@
 The API server itself looks at each pod first (``matchConditions``), so that we are asked about pods
 with cards only. For those the answer is needed: without one the pod is refused. So a pod with cards
 never comes in unseen, and while nobody answers here every other pod is created as ever. Workloads
-are only warned about, and come in without an answer, too.
+are only warned about, and come in without an answer, too. So do claims of Elastic GPU and their
+classes, which are stored in one spelling: what reads them reads every spelling.
 
 An expression that fails counts as a refusal, of any pod. So the expressions ask for nothing that
 may be missing.
@@ -19,10 +20,12 @@ import msgspec
 
 from partage.admission import submitted
 from partage.dialects import registry
+from partage.dialects.claims import objects
 from partage.kube import api as kube
 
 NAME = "partage-admission"
 COMPLETE, JUDGE, ADVISE = "/admission/complete", "/admission/judge", "/admission/advise"
+SPELL, CHECK = "/admission/claims/spell", "/admission/claims/check"
 _GROUP = "admissionregistration.k8s.io"
 _TIMEOUT_S = 5  # of the 30 that a request to the API server may take
 KINDS = {
@@ -53,6 +56,8 @@ class Service(msgspec.Struct, frozen=True):
 def configurations(service: Service) -> list[dict[str, Any]]:
     """The objects, without an authority: the service fills that in (:func:`trust`)."""
     complete = _webhook("complete.pods.partage.dev", service.client(COMPLETE), _ON_PODS)
+    spell = _webhook("spell.claims.partage.dev", service.client(SPELL), _ON_CLAIMS)
+    check = _webhook("check.claims.partage.dev", service.client(CHECK), _ON_CLAIMS)
     judge = _webhook("judge.pods.partage.dev", service.client(JUDGE), _ON_PODS)
     advise = [
         _webhook(f"advise.{what}.partage.dev", service.client(ADVISE), _on_templates(kinds, path))
@@ -62,8 +67,8 @@ def configurations(service: Service) -> list[dict[str, Any]]:
         )
     ]
     return [
-        _configuration("MutatingWebhookConfiguration", [complete]),
-        _configuration("ValidatingWebhookConfiguration", [judge, *advise]),
+        _configuration("MutatingWebhookConfiguration", [complete, spell]),
+        _configuration("ValidatingWebhookConfiguration", [judge, *advise, check]),
     ]
 
 
@@ -85,24 +90,34 @@ def asks(spec: str, metadata: str) -> str:
         f"({_containers(spec)}).exists(c, "
         "[c.?resources.limits.orValue({}), c.?resources.requests.orValue({})]"
         f".exists(m, m.exists(r, {_known('r')}))) || "
-        f"{metadata}.?annotations.orValue({{}}).exists(a, a.startsWith({_quoted(_domain())}))"
+        f"{_annotated(metadata, _domain(), *registry.names().asking_annotations)}"
     )
 
 
-def names_cards(spec: str) -> str:
-    """The expression that is true for pods with a container that names a resource of a dialect."""
+def names_cards(spec: str, metadata: str) -> str:
+    """The expression that is true for pods that name a resource of a dialect, or a claim."""
     limits = "c.?resources.limits.orValue({})"
-    return f"({_containers(spec)}).exists(c, {limits}.exists(r, {_known('r')}))"
+    return (
+        f"({_containers(spec)}).exists(c, {limits}.exists(r, {_known('r')})) || "
+        f"{_annotated(metadata, *registry.names().asking_annotations)}"
+    )
 
 
-def rule(group: str, resources: Sequence[str], operations: Sequence[str]) -> dict[str, Any]:
-    """What is asked about, as configurations and policies have it: all of it is in namespaces."""
+def rule(
+    group: str,
+    resources: Sequence[str],
+    operations: Sequence[str],
+    *,
+    versions: Sequence[str] = ("v1",),
+    scope: str = "Namespaced",
+) -> dict[str, Any]:
+    """What is asked about, as configurations and policies have it."""
     return {
         "apiGroups": [group],
-        "apiVersions": ["v1"],
+        "apiVersions": list(versions),
         "operations": list(operations),
         "resources": list(resources),
-        "scope": "Namespaced",
+        "scope": scope,
     }
 
 
@@ -121,6 +136,13 @@ class _Configuration(msgspec.Struct, frozen=True):
 
 def _containers(spec: str) -> str:
     return f"{spec}.?containers.orValue([]) + {spec}.?initContainers.orValue([])"
+
+
+def _annotated(metadata: str, *prefixes: str) -> str:
+    """Whether an annotation's name begins with one of these."""
+    distinct = [p for p in prefixes if not any(p != q and p.startswith(q) for q in prefixes)]
+    begins = " || ".join(f"a.startsWith({_quoted(prefix)})" for prefix in distinct)
+    return f"{metadata}.?annotations.orValue({{}}).exists(a, {begins})"
 
 
 def _known(variable: str) -> str:
@@ -142,6 +164,28 @@ _ON_PODS: dict[str, Any] = {
         {"name": "asks-for-cards", "expression": asks("object.spec", "object.metadata")}
     ],
     "failurePolicy": "Fail",
+}
+
+
+# Claims change their status, their finalizers and what they are bound to without us.
+_ON_CLAIMS: dict[str, Any] = {
+    "rules": [
+        rule(
+            objects.GROUP,
+            ["elasticgpuclaims", "elasticgpuclasses"],
+            ["CREATE", "UPDATE"],
+            versions=(objects.VERSION, objects.OLD_VERSION),
+            scope="*",
+        )
+    ],
+    "matchConditions": [
+        {
+            "name": "says-something-new",
+            "expression": "request.operation == 'CREATE' || !has(object.spec) || "
+            "!has(oldObject.spec) || object.spec != oldObject.spec",
+        }
+    ],
+    "failurePolicy": "Ignore",
 }
 
 

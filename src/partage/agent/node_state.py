@@ -15,7 +15,7 @@ import msgspec
 
 from partage.core import cards
 from partage.devices import nvml
-from partage.dialects import contract, cordons, registry
+from partage.dialects import contract, cordons, node_readings
 from partage.fence.store import layout
 
 
@@ -52,6 +52,12 @@ class NodeState:
         """The node with those of its cards that work and are cordoned."""
         closed = tuple(c for c in self._node.cards if c.healthy and c.uuid in self._node.cordons)
         return msgspec.structs.replace(self._node, cards=closed)
+
+    @property
+    def open(self) -> cards.Node:
+        """The node with those of its cards that work and are not cordoned."""
+        usable = tuple(c for c in self.healthy.cards if c.uuid not in self._node.cordons)
+        return msgspec.structs.replace(self._node, cards=usable)
 
     @property
     def devices(self) -> tuple[nvml.Device, ...]:
@@ -111,8 +117,8 @@ class NodeState:
         self._node = cards.Node(
             name=self._name,
             cards=usable,
-            traits=registry.node_traits(self._labels),
-            cards_by=registry.cards_by(self._labels),
+            traits=node_readings.traits(self._labels),
+            cards_by=node_readings.cards_by(self._labels),
             cordons=cordons.read(self._annotations, usable).reasons,
         )
 

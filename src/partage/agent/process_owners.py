@@ -19,7 +19,7 @@ itself is in a pod, the part of the path that the agent has as well names the no
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -82,6 +82,11 @@ def owners(
     alone = {uid: next(iter(names.values())) for uid, names in tenants.items() if len(names) == 1}
     cardless = frozenset(uid for uid, pod in pods_by_uid.items() if not bound_pods.asks(pod))
     return Owners(containers, alone, cardless, own_cgroups)
+
+
+def pod_of(process: processes.Facts, uids: Collection[str]) -> str:
+    """Which of these pods a process belongs to; empty if to none."""
+    return next((uid for uid, _ in _containers(process.cgroups) if uid in uids), "")
 
 
 def _beyond(path: str, own_cgroups: Iterable[str]) -> str:

@@ -193,9 +193,12 @@ def _cards(
     unaccounted_bytes: Mapping[str, int],
 ) -> Iterator[CardReport]:
     takings: dict[str, list[grants.Taking]] = collections.defaultdict(list)
-    for grant in {container.grant.pod.uid: container.grant for container in containers}.values():
-        for uuid, taking in grants.takings(grant).items():
-            takings[uuid].append(taking)
+    by_owner: dict[str, dict[str, grants.Taking]] = {}  # uid of a pod, or name of an ElasticGPU
+    for container in containers:
+        by_owner[container.grant.pod.uid] = grants.takings(container.grant)
+        by_owner |= grants.claimed_takings(container.grant)
+    for uuid, taking in (item for given in by_owner.values() for item in given.items()):
+        takings[uuid].append(taking)
     tenants = collections.Counter(uuid for container in containers for uuid in _uuids(container))
     for card in cards:
         now = measured.get(card.uuid, Measured())

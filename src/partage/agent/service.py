@@ -32,6 +32,7 @@ from partage.agent.cluster import (
 )
 from partage.agent.containers import (
     cdi,
+    claim_check,
     cleanup,
     container_fence,
     container_start,
@@ -88,6 +89,7 @@ class Agent:
             paths=_paths(chosen),
             begun=self._begun,
             callbacks=gate.Callbacks(release=self._release, tell=self._teller.about_waiting),
+            claims=claim_check.ClaimCheck(api, self._state),
         )
         self._time = time_limits.TimeLimits(
             self._root,

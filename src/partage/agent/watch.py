@@ -149,7 +149,7 @@ class Watch:
 
     async def _handle(self, finding: escapes.Finding, whose: sampler.Whose) -> None:
         """What is to be done about one process, once; again if something else is wanted by now."""
-        pod = self._pods.by_uid.get(finding.tenant.partition(".")[0])
+        pod = self._pods.by_uid.get(self._uid(finding))
         if pod is None:
             return
         chosen = self._policy.chosen(self._state.labels, node_pods.priority_class(pod))
@@ -164,6 +164,12 @@ class Watch:
         log.warning("pod %s/%s: %s", pod.metadata.namespace, pod.metadata.name, text)
         self._callbacks.count(finding, then)
         self._callbacks.tell(pod, text, then is Then.END)
+
+    def _uid(self, finding: escapes.Finding) -> str:
+        """The pod of a process; of pods that share an ElasticGPU, the one in whose cgroup it is."""
+        users = {s.uid for s in self._started.values() if s.tenant == finding.tenant}
+        facts = processes.facts(finding.process.pid) if len(users) > 1 else None
+        return (facts and process_owners.pod_of(facts, users)) or min(users, default="")
 
     def _card(self, uuid: str) -> str:
         index = next((card.index for card in self._state.node.cards if card.uuid == uuid), None)

@@ -68,6 +68,7 @@ class Demand(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     not_models: tuple[str, ...] = ()
     uuids: tuple[str, ...] = ()
     not_uuids: tuple[str, ...] = ()
+    claim: str = ""  # namespace/name of a claim: what that has, and nothing else
 
     def __post_init__(self) -> None:
         problem = _contradiction(self)
@@ -113,8 +114,15 @@ class PodDemand(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
         shared = self.together and len(self.containers) > 1
         if shared and any(c.demand.whole for c in self.containers):
             raise ValueError("two containers cannot both have the same card for themselves")
+        if self.by_claim and not all(c.demand.claim for c in self.containers):
+            raise ValueError("a pod asks for cards by claims or by amounts, not by both")
         if self.exclusive_node and len(self.containers) > 1:
             raise ValueError("one container takes the whole node; no other may ask for cards")
+
+    @property
+    def by_claim(self) -> bool:
+        """Whether it asks for what claims have; a pod asks by claims or by amounts, not by both."""
+        return any(c.demand.claim for c in self.containers)
 
     @property
     def exclusive_node(self) -> bool:
@@ -124,6 +132,8 @@ class PodDemand(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
 
 def described(demand: Demand) -> str:
     """In words: ``1 card, 4096 MiB and 30 % compute``."""
+    if demand.claim:
+        return f"what claim {demand.claim} has"
     if demand.exclusive is Exclusive.NODE:
         return "a whole node"
     count = {ALL_CARDS: "all cards", 1: "1 card"}.get(demand.cards, f"{demand.cards} cards")
@@ -197,6 +207,9 @@ def _contradiction(demand: Demand) -> str:
     if ceiling and not demand.compute_percent <= ceiling <= 100:
         return "a compute ceiling lies between the share and 100"
     sliced = demand.memory_mib or demand.memory_percent or demand.compute_percent
+    if demand.claim:
+        both = sliced or demand.whole
+        return "what a claim has is not asked for beside a share or a card" if both else ""
     if demand.whole and sliced:
         return "an exclusive card has no memory or compute share: it is all of it"
     if not demand.whole and not sliced:

@@ -216,6 +216,20 @@ class Fleet:
             self._inventory.add(before.grant)
         return decided
 
+    def reserve(self, grant: grants.Grant, *, expires_at: float) -> Hold:
+        """Hold exactly this, which takes nothing that others could have: what claims have."""
+        uid = grant.pod.uid
+        if grants.takings(grant):
+            raise ValueError("what takes from a card is held where it fits")
+        if uid not in self._expiries and self.grant_of(uid) is not None:
+            raise errors.LedgerError(
+                f"pod {grant.pod.namespace}/{grant.pod.name} already has its grant",
+                instead="release it before placing the pod again",
+            )
+        self._inventory.add(grant)
+        self._expiries[uid] = expires_at
+        return Hold(grant, expires_at)
+
     def extend(self, uid: str, expires_at: float) -> None:
         """Let a hold end at another time; a grant that is confirmed does not end."""
         if uid in self._expiries:
@@ -249,6 +263,10 @@ class Fleet:
         """All nodes; read only."""
         return self._inventory.present()
 
+    def names(self) -> KeysView[str]:
+        """The names of all nodes."""
+        return self._inventory.ordinals.keys()
+
     def all_grants(self) -> Iterator[grants.Grant]:
         """All grants, held ones and those of vanished nodes too."""
         return self._inventory.all_grants()
@@ -256,6 +274,10 @@ class Fleet:
     def uids(self) -> KeysView[str]:
         """The pods that have a grant, held or confirmed."""
         return self._inventory.uids()
+
+    def users(self, elastic_gpu: str) -> frozenset[str]:
+        """The pods that have, or hold, the shares of an ElasticGPU by a claim."""
+        return self._inventory.users(elastic_gpu)
 
     def grant_of(self, uid: str) -> grants.Grant | None:
         """A pod's grant, held or confirmed."""

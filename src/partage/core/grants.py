@@ -6,7 +6,8 @@ grants, so a process that starts anew knows as much as the one that was killed.
 
 Containers of a pod do not all run at once. :func:`takings` says what a grant takes at its worst
 moment on each card: init containers run one after another, each beside the sidecars that started
-before it, and all of that before the apps run beside all sidecars.
+before it, and all of that before the apps run beside all sidecars. A container that has its shares
+by a claim takes nothing: the claim's object has a grant of its own, whether or not a pod uses it.
 """
 
 from __future__ import annotations
@@ -38,6 +39,9 @@ class ContainerGrant(msgspec.Struct, frozen=True, kw_only=True):
     compute_mode: demands.ComputeMode = demands.ComputeMode.BEST_EFFORT
     memory_enforced: bool = True
     fence: str = ""  # the level in force, once the container was started; "none": it needs none
+    # The object whose shares these are, if the container has them by a claim: that has a grant of
+    # its own, with which they are counted.
+    elastic_gpu: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class Pod(msgspec.Struct, frozen=True):
@@ -96,6 +100,25 @@ def takings(grant: Grant) -> dict[str, Taking]:
     return result
 
 
+def claimed_takings(grant: Grant) -> dict[str, dict[str, Taking]]:
+    """What the pod's containers have by claims, by ElasticGPU and card.
+
+    Pods that share an ElasticGPU have it together: who adds them up counts each name once.
+    """
+    return {
+        container.elastic_gpu: dict(
+            _at([msgspec.structs.replace(container, elastic_gpu=msgspec.UNSET)])
+        )
+        for container in grant.containers
+        if container.elastic_gpu
+    }
+
+
+def uuids(grant: Grant) -> set[str]:
+    """The cards on which the pod's containers are, those that they have by claims too."""
+    return {share.uuid for container in grant.containers for share in container.shares}
+
+
 def moments(roles: list[demands.Role]) -> list[list[int]]:
     """Which containers (by position) run at the same time, one list for each moment of a pod."""
     steady = [i for i, role in enumerate(roles) if role is not demands.Role.INIT]
@@ -109,7 +132,8 @@ def moments(roles: list[demands.Role]) -> list[list[int]]:
 
 def _at(containers: Iterable[ContainerGrant]) -> Iterator[tuple[str, Taking]]:
     sums: dict[str, Taking] = {}
-    for share in (share for container in containers for share in container.shares):
+    own = (container for container in containers if not container.elastic_gpu)
+    for share in (share for container in own for share in container.shares):
         held = sums.get(share.uuid, Taking())
         sums[share.uuid] = Taking(
             held.memory_mib + share.memory_mib,

@@ -82,6 +82,7 @@ class Inventory:
         self._vacant: list[int] = []
         self._where: dict[str, str] = {}  # pod uid -> node
         self._waiting: dict[str, dict[str, grants.Grant]] = {}  # node that is gone -> grants
+        self._users: dict[str, set[str]] = {}  # ElasticGPU -> uids of the pods that have it
 
     def set_node(self, node: cards.Node) -> None:
         """Add a node or take over its new facts; its grants stay."""
@@ -111,6 +112,9 @@ class Inventory:
         self.remove(grant.pod.uid)
         self.accounts.add(grant)
         self._where[grant.pod.uid] = grant.node
+        for container in grant.containers:
+            if container.elastic_gpu:
+                self._users.setdefault(container.elastic_gpu, set()).add(grant.pod.uid)
         state = self.state(grant.node)
         if state is None:
             self._waiting.setdefault(grant.node, {})[grant.pod.uid] = grant
@@ -125,6 +129,9 @@ class Inventory:
             return None
         grant = self._taken_off(node, uid)
         self.accounts.remove(grant)
+        for container in grant.containers:
+            if container.elastic_gpu:
+                self._no_longer_used(container.elastic_gpu, uid)
         return grant
 
     def set_total(self, namespace: str, total: totals.Total | None) -> None:
@@ -151,6 +158,10 @@ class Inventory:
         """The pods that have a grant."""
         return self._where.keys()
 
+    def users(self, elastic_gpu: str) -> frozenset[str]:
+        """The pods that have the shares of an ElasticGPU by a claim."""
+        return frozenset(self._users.get(elastic_gpu, ()))
+
     def grant_of(self, uid: str) -> grants.Grant | None:
         """A pod's grant."""
         node = self._where.get(uid)
@@ -176,6 +187,12 @@ class Inventory:
         self.names[ordinal] = node.name
         self.ordinals[node.name] = ordinal
         self._note(ordinal)
+
+    def _no_longer_used(self, elastic_gpu: str, uid: str) -> None:
+        users = self._users.get(elastic_gpu, set())
+        users.discard(uid)
+        if not users:
+            self._users.pop(elastic_gpu, None)
 
     def _taken_off(self, node: str, uid: str) -> grants.Grant:
         state = self.state(node)

@@ -41,13 +41,7 @@ def asks(pod: pods.Pod) -> bool:
     Without that a pod holds nothing, whatever its annotations say: the kubelet gives no device to
     a container that names none.
     """
-    resources = registry.names().resources
-    return any(
-        name in resources and not rules.nothing(amount)
-        for container in (*pod.spec.init_containers, *pod.spec.containers)
-        for amounts in (container.resources.limits, container.resources.requests)
-        for name, amount in amounts.items()
-    )
+    return any(_named(pod))
 
 
 def recorded(
@@ -89,8 +83,11 @@ def worst(pod: pods.Pod, node: cards.Node, settings: contract.Settings) -> grant
 
     It has what it asks for, on whichever cards: so it is counted on every card. Its limits cannot
     be changed, its labels and annotations can, so it is read with and without them, in both units,
-    and the most of that counts. A pod that cannot be read in any way has all cards.
+    and the most of that counts. A pod that cannot be read in any way has all cards, unless it names
+    nothing but a claim: what that has is counted with the claim.
     """
+    if _only_uncounted(pod):
+        return _everywhere(demands.PodDemand(), pod, node)
     possible = [_everywhere(reading, pod, node) for reading in _readings(pod, node, settings)]
     most = max(possible, key=_weight, default=everything(pod, node))
     return msgspec.structs.replace(most, spread_group=_spread_group(pod))
@@ -162,6 +159,23 @@ def _spread_group(pod: pods.Pod) -> str:
         return registry.spread_group(pod)
     except errors.DemandError:
         return ""
+
+
+def _only_uncounted(pod: pods.Pod) -> bool:
+    named = set(_named(pod))
+    return bool(named) and named <= registry.names().uncounted_resources
+
+
+def _named(pod: pods.Pod) -> Iterator[str]:
+    """The resources of cards of which containers name an amount."""
+    resources = registry.names().resources
+    return (
+        name
+        for container in (*pod.spec.init_containers, *pod.spec.containers)
+        for amounts in (container.resources.limits, container.resources.requests)
+        for name, amount in amounts.items()
+        if name in resources and not rules.nothing(amount)
+    )
 
 
 def _weight(grant: grants.Grant) -> tuple[bool, int, int]:

@@ -17,13 +17,14 @@ another one needs.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Collection, Mapping
 from typing import ClassVar, Protocol
 
 import msgspec
 
 from partage.core import cards, demands, errors, grants
-from partage.dialects import compute_policies, modes, nodes, pods, rules
+from partage.dialects import compute_policies, model_speeds, modes, nodes, pods, rules
 
 VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
 UNIT_LABEL = "partage.dev/memory-unit"  # of nodes that serve a resource in the cluster's unit
@@ -39,6 +40,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     policies: tuple[str, ...] = ("binpack", "priced", "spread")  # names that pods may ask for
     hami_split: int = 10  # how many pods of HAMi a card can have at most; HAMi's own default
     t9k_label: bool = False  # whether nodes get the label that T9k's documentation asks for
+    # What cards compute, for claims that ask for it: patterns of models, the first that fits.
+    tflops: tuple[model_speeds.Speed, ...] = model_speeds.SPEEDS
 
 
 def unit_name(unit_mib: int) -> str:
@@ -50,6 +53,43 @@ def other_unit(settings: Settings) -> Settings:
     """The same settings for a cluster that counts memory in the other of the two units."""
     unit = 1 if settings.memory_unit_mib != 1 else 1024
     return msgspec.structs.replace(settings, memory_unit_mib=unit)
+
+
+class Counted(enum.StrEnum):
+    """What an amount counts that a claim asks for."""
+
+    CARDS = "cards"
+    COMPUTE = "compute"
+    MEMORY = "memory"
+    TFLOPS = "tflops"
+
+
+class Measure(msgspec.Struct, frozen=True):
+    """What one unit of a resource is, where its name alone says it."""
+
+    counted: Counted
+    unit_mib: int = 0  # of memory
+
+
+CARDS = Measure(Counted.CARDS)
+COMPUTE = Measure(Counted.COMPUTE)  # in percent of a card
+TFLOPS = Measure(Counted.TFLOPS)
+
+
+def memory(unit_mib: int) -> Measure:
+    """Memory in units of this size."""
+    return Measure(Counted.MEMORY, unit_mib)
+
+
+class Provisioner(msgspec.Struct, frozen=True, kw_only=True):
+    """What a family gives to claims: the names by which a class asks for it, and its rules."""
+
+    names: tuple[str, ...]
+    source: str  # the field of an ElasticGPU that describes such a share
+    needs: tuple[str, ...] = ()  # resources without which a share is not complete
+    compute_step: int = 1
+    most_tenants: int = 0
+    whole_only: bool = False  # cards, and no shares of them
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -120,6 +160,14 @@ class Dialect(Protocol):
     vendor_resources: ClassVar[frozenset[str]] = frozenset()
     # How the names of the annotations begin that the family reads; no others are kept.
     annotation_prefixes: ClassVar[tuple[str, ...]] = ()
+    # How the names of the annotations begin by which a pod asks for cards without a resource.
+    asking_annotations: ClassVar[tuple[str, ...]] = ()
+    # Whether what its containers have is counted with their pod; else it is another's grant.
+    counts: ClassVar[bool] = True
+    # What the family's resources are in a claim; those whose names do not say it are not here.
+    measures: ClassVar[Mapping[str, Measure]] = {}
+    # What the family gives to claims, if it does.
+    provisioner: ClassVar[Provisioner | None] = None
     # Annotations that record a grant: their values say nothing of what a pod asks for.
     record_annotations: ClassVar[frozenset[str]] = frozenset()
     # The labels of pods that the family reads.
@@ -166,6 +214,10 @@ class Dialect(Protocol):
 
         The kubelet gives devices by the resources that are written, so admission writes it.
         """
+        return {}
+
+    def implied_in(self, _pod: pods.Pod, /) -> Mapping[str, Mapping[str, int]]:
+        """The same for what a pod says elsewhere, in annotations; by container."""
         return {}
 
     def warnings(self, _request: Request, /) -> tuple[Caution, ...]:

@@ -20,9 +20,24 @@ VERSION = 1
 _MOST_MIB = 1 << 32
 
 
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """Version 1. A field may be added with a default; any other change is a new version."""
+
+    version: int
+    uid: str
+    node: str
+    dialect: str
+    containers: tuple[grants.ContainerGrant, ...]
+    qos: demands.Qos
+    tag: str
+    exclusive_node: bool
+    policy: str
+    spread_group: str | msgspec.UnsetType = msgspec.UNSET
+
+
 def encode(grant: grants.Grant) -> str:
     """The grant as the text of its annotation."""
-    record = _Record(
+    record = Record(
         version=VERSION,
         uid=grant.pod.uid,
         node=grant.node,
@@ -44,17 +59,37 @@ def decode(pod: pods.Pod, node: cards.Node) -> grants.Grant | None:
     """
     if GRANT not in pod.metadata.annotations:
         return None
-    text = records.text(pod, GRANT)
+    record = read(records.text(pod, GRANT))
+    _check(record, pod, node)
+    return as_grant(record, pod.identity)
+
+
+def read(text: str) -> Record:
+    """The record that a text is, whosesoever it is; its shares are checked."""
     version = records.decoded(GRANT, text, _Version).version
     if version != VERSION:
         problem = (
             f"its version is {rules.shown(str(version))}, but only version {VERSION} is supported"
         )
         raise records.Unreadable(GRANT, problem, instead="upgrade Partage")
-    record = records.decoded(GRANT, text, _Record)
-    _check(record, pod, node)
+    record = records.decoded(GRANT, text, Record)
+    for container in record.containers:
+        _check_container(container)
+    return record
+
+
+def version(text: str) -> int | None:
+    """The version that a record says it has; None if it says none that can be read."""
+    try:
+        return records.decoded(GRANT, text[: records.MOST_TEXT], _Version).version
+    except records.Unreadable:
+        return None
+
+
+def as_grant(record: Record, owner: grants.Pod) -> grants.Grant:
+    """The grant of a record that is its owner's."""
     return grants.Grant(
-        pod=pod.identity,
+        pod=owner,
         node=record.node,
         containers=record.containers,
         dialect=record.dialect,
@@ -72,7 +107,8 @@ def compare(grant: grants.Grant, demand: demands.PodDemand, node: cards.Node) ->
     Otherwise tenants could write themselves a smaller share, and the card would be oversubscribed
     after a restart, or a larger one, and keep others away. A share of a card that shrank since may
     be larger than asked. The group is the record's: a pod may have lost its owner since, or got
-    another, and is on the cards on which its group was kept apart.
+    another, and is on the cards on which its group was kept apart. What a container has by a claim
+    is compared with the claim's object, where that is known.
     """
     sizes = {card.uuid: card.memory_mib for card in node.cards}
     facts = (grant.qos, grant.tag, grant.exclusive_node, [c.name for c in grant.containers])
@@ -80,6 +116,14 @@ def compare(grant: grants.Grant, demand: demands.PodDemand, node: cards.Node) ->
     if facts != expected:
         raise records.Unreadable(GRANT, "it differs from what the pod asks for")
     for given, container in zip(grant.containers, demand.containers, strict=True):
+        if bool(given.elastic_gpu) != bool(container.demand.claim):
+            way = (
+                "by amounts, not by a claim" if given.elastic_gpu else "by a claim, not by amounts"
+            )
+            problem = f"container {rules.shown(given.name)} asks for cards {way}"
+            raise records.Unreadable(GRANT, problem)
+        if given.elastic_gpu:
+            continue  # the shares are those of the claim's object, which has a grant of its own
         part = plans.Part(container.demand)
         wrong_count = container.demand.cards not in (demands.ALL_CARDS, len(given.shares))
         if wrong_count or not all(_as_asked(share, part, sizes) for share in given.shares):
@@ -103,22 +147,7 @@ class _Version(msgspec.Struct):
     version: int
 
 
-class _Record(msgspec.Struct, frozen=True, kw_only=True):
-    """Version 1. A field may be added with a default; any other change is a new version."""
-
-    version: int
-    uid: str
-    node: str
-    dialect: str
-    containers: tuple[grants.ContainerGrant, ...]
-    qos: demands.Qos
-    tag: str
-    exclusive_node: bool
-    policy: str
-    spread_group: str | msgspec.UnsetType = msgspec.UNSET
-
-
-def _check(record: _Record, pod: pods.Pod, node: cards.Node) -> None:
+def _check(record: Record, pod: pods.Pod, node: cards.Node) -> None:
     if record.uid != pod.metadata.uid:
         raise records.Unreadable(GRANT, f"it belongs to another pod, {rules.shown(record.uid)}")
     if record.node != node.name:
@@ -129,14 +158,16 @@ def _check(record: _Record, pod: pods.Pod, node: cards.Node) -> None:
     granted = [(container.name, container.role) for container in record.containers]
     if len(set(granted)) != len(granted) or not set(granted) <= set(roles.items()):
         raise records.Unreadable(GRANT, "its containers are not those of the pod")
-    for container in record.containers:
-        uuids = [share.uuid for share in container.shares]
-        if not all(map(_sound, container.shares)) or len(set(uuids)) != len(uuids) or not uuids:
-            problem = f"the shares of {rules.shown(container.name)} are out of range"
-            raise records.Unreadable(GRANT, problem)
-        if not 0 <= container.compute_ceiling_percent <= cards.FULL_PERCENT:
-            problem = f"the ceiling of {rules.shown(container.name)} is out of range"
-            raise records.Unreadable(GRANT, problem)
+
+
+def _check_container(container: grants.ContainerGrant) -> None:
+    uuids = [share.uuid for share in container.shares]
+    if not all(map(_sound, container.shares)) or len(set(uuids)) != len(uuids) or not uuids:
+        problem = f"the shares of {rules.shown(container.name)} are out of range"
+        raise records.Unreadable(GRANT, problem)
+    if not 0 <= container.compute_ceiling_percent <= cards.FULL_PERCENT:
+        problem = f"the ceiling of {rules.shown(container.name)} is out of range"
+        raise records.Unreadable(GRANT, problem)
 
 
 def _sound(share: grants.Share) -> bool:

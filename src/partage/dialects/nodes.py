@@ -116,6 +116,7 @@ class Published(msgspec.Struct, frozen=True, kw_only=True):
     version: int
     cards: tuple[cards.Card, ...]
     driver: str = ""  # its version, for people
+    agent: str = ""  # its version, for people; older ones do not tell it
 
 
 class Unreadable(Exception):
@@ -125,14 +126,20 @@ class Unreadable(Exception):
         super().__init__(f"{field}: {problem}")
 
 
-def encode(node_cards: Iterable[cards.Card], driver: str = "") -> str:
+def encode(node_cards: Iterable[cards.Card], driver: str = "", agent: str = "") -> str:
     """The text of the annotation for some cards."""
-    record = Published(version=VERSION, cards=tuple(node_cards), driver=driver)
+    record = Published(version=VERSION, cards=tuple(node_cards), driver=driver, agent=agent)
     return msgspec.json.encode(record).decode()
 
 
 def published(node: Node) -> tuple[cards.Card, ...] | None:
     """The cards that the node's agent wrote down; None if it did not."""
+    record = publication(node)
+    return None if record is None else bounded(CARDS, record.cards)
+
+
+def publication(node: Node) -> Published | None:
+    """All that the node's agent wrote down; None if it did not."""
     text = node.metadata.annotations.get(CARDS)
     if text is None:
         return None
@@ -140,7 +147,7 @@ def published(node: Node) -> tuple[cards.Card, ...] | None:
     if record.version != VERSION:
         problem = f"its version is {record.version}, but only version {VERSION} is supported"
         raise Unreadable(rules.annotation_field(CARDS), problem)
-    return bounded(CARDS, record.cards)
+    return record
 
 
 def decoded(annotation: str, text: str, form: type[rules.Decoded]) -> rules.Decoded:

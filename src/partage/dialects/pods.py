@@ -15,6 +15,7 @@ import msgspec
 from partage.core import demands, grants
 
 Amount = str | int | float
+DEFAULT_SCHEDULER = "default-scheduler"  # which the API server writes where a pod names none
 
 
 class Resources(msgspec.Struct, frozen=True, rename="camel"):

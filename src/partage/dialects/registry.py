@@ -11,8 +11,7 @@ families' names is gathered from it here. Which cards a bound pod has is told by
 from __future__ import annotations
 
 import functools
-import itertools
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -20,7 +19,6 @@ from partage.core import cards, demands, errors, grants
 from partage.dialects import (
     compute_policies,
     contract,
-    cordons,
     grant_record,
     modes,
     nodes,
@@ -29,7 +27,17 @@ from partage.dialects import (
     rules,
     spread_groups,
 )
-from partage.dialects.families import aliyun, elastic, gaia, hami, native, nvidia, qgpu, t9k
+from partage.dialects.families import (
+    aliyun,
+    elastic,
+    elastic_claims,
+    gaia,
+    hami,
+    native,
+    nvidia,
+    qgpu,
+    t9k,
+)
 
 _OWN = native.Native()
 DIALECTS: tuple[contract.Dialect, ...] = (
@@ -38,6 +46,7 @@ DIALECTS: tuple[contract.Dialect, ...] = (
     qgpu.Qgpu(),
     gaia.Gaia(),
     elastic.Elastic(),
+    elastic_claims.ElasticClaims(),
     t9k.T9k(),
     hami.Hami(),
     nvidia.Nvidia(),
@@ -52,7 +61,9 @@ class Names(msgspec.Struct, frozen=True, kw_only=True):
     resources: frozenset[str]
     inert_resources: frozenset[str]
     vendor_resources: frozenset[str]
+    uncounted_resources: frozenset[str]  # what they give is counted with another grant
     annotation_prefixes: tuple[str, ...]
+    asking_annotations: tuple[str, ...]  # how they begin
     record_annotations: frozenset[str]
     pod_labels: tuple[str, ...]
     group_labels: tuple[str, ...]
@@ -71,7 +82,9 @@ def _names(dialects: tuple[contract.Dialect, ...]) -> Names:
         resources=frozenset().union(*(dialect.resources for dialect in dialects)),
         inert_resources=frozenset().union(*(dialect.inert_resources for dialect in dialects)),
         vendor_resources=frozenset().union(*(dialect.vendor_resources for dialect in dialects)),
+        uncounted_resources=frozenset().union(*(d.resources for d in dialects if not d.counts)),
         annotation_prefixes=tuple(p for dialect in dialects for p in dialect.annotation_prefixes),
+        asking_annotations=tuple(p for dialect in dialects for p in dialect.asking_annotations),
         record_annotations=frozenset().union(*(dialect.record_annotations for dialect in dialects)),
         pod_labels=tuple(sorted({name for dialect in dialects for name in dialect.pod_labels})),
         group_labels=tuple(dialect.group_label for dialect in dialects if dialect.group_label),
@@ -123,6 +136,42 @@ def implied(resources: Collection[str]) -> dict[str, int]:
         for dialect in DIALECTS
         for resource, amount in dialect.implied(resources).items()
     }
+
+
+def implied_in(pod: pods.Pod) -> dict[str, dict[str, int]]:
+    """What containers ask for, in any family's words, because their pod says so elsewhere."""
+    amounts: dict[str, dict[str, int]] = {}
+    for dialect in DIALECTS:
+        for container, implied in dialect.implied_in(pod).items():
+            amounts.setdefault(container, {}).update(implied)
+    return amounts
+
+
+def asks_by_annotation(pod: pods.Pod) -> bool:
+    """Whether an annotation of the pod asks for cards, whatever its containers name."""
+    prefixes = names().asking_annotations
+    return any(name.startswith(prefixes) for name in pod.metadata.annotations)
+
+
+def measures() -> Mapping[str, contract.Measure]:
+    """What each resource is in a claim, in all families' words."""
+    return _measures(DIALECTS)
+
+
+def provisioners() -> Mapping[str, contract.Provisioner]:
+    """What the families give to claims, by the names by which classes ask for it."""
+    return _provisioners(DIALECTS)
+
+
+@functools.cache
+def _measures(dialects: tuple[contract.Dialect, ...]) -> Mapping[str, contract.Measure]:
+    return {name: measure for d in dialects for name, measure in d.measures.items()}
+
+
+@functools.cache
+def _provisioners(dialects: tuple[contract.Dialect, ...]) -> Mapping[str, contract.Provisioner]:
+    given = [dialect.provisioner for dialect in dialects if dialect.provisioner is not None]
+    return {name: provisioner for provisioner in given for name in provisioner.names}
 
 
 def tolerated(pod: pods.Pod) -> tuple[nodes.Taint, ...]:
@@ -265,6 +314,11 @@ def scheduler_name(resources: Collection[str]) -> str:
     return next(filter(None, expected), "")
 
 
+def scheduler_names() -> tuple[str, ...]:
+    """The names of schedulers that pods of some family are expected to name."""
+    return tuple(dict.fromkeys(filter(None, (d.scheduler_name for d in DIALECTS))))
+
+
 def fence(pod: pods.Pod) -> str:
     """The weakest fence that the pod accepts; empty if it does not say."""
     return native.fence(pod)
@@ -308,148 +362,34 @@ def settled(grant: grants.Grant, node: cards.Node) -> grants.Grant:
     return msgspec.structs.replace(grant, containers=containers)
 
 
-class NodeReading(msgspec.Struct, frozen=True):
-    """A node with its cards, and what is wrong with what is written on it."""
-
-    node: cards.Node
-    problems: tuple[str, ...] = ()
-
-
-def read_node(node: nodes.Node, unhealthy: Collection[int] = ()) -> NodeReading:
-    """The node as the core knows it; ``unhealthy`` are the indexes of cards that others ruled out.
-
-    What cannot be read is a problem to report, and its cards are not there: nothing new is placed
-    on them, and what was granted on them stays counted.
-    """
-    problems: list[str] = []
-    try:
-        node_cards = nodes.published(node)
-        if node_cards is None:
-            node_cards = _advertised(node)
-    except nodes.Unreadable as unreadable:
-        node_cards = ()
-        problems.append(str(unreadable))
-    labels = node.metadata.labels
-    cordoned = cordons.read(node.metadata.annotations, node_cards)
-    problems += [*_overstated(node_cards), *_slips(labels), *cordoned.problems]
-    other_vendor = next(filter(None, (d.other_vendor(labels) for d in DIALECTS)), "")
-    if other_vendor and node_cards:
-        problems.append(
-            f"label {other_vendor} says that it has another vendor's cards, so nothing is placed "
-            f"on the {len(node_cards)} that it names; remove the label if they are NVIDIA's"
-        )
-    node_cards = () if other_vendor else tuple(map(nodes.within_memory, node_cards))
-    bare = cards.Node(
-        name=node.metadata.name,
-        traits=node_traits(labels),
-        cards_by=cards_by(labels),
-        address=node.address,
-        cordons=cordoned.reasons,
-    )
-    try:
-        node_cards = nodes.judged(node_cards, unhealthy)
-        return NodeReading(msgspec.structs.replace(bare, cards=node_cards), tuple(problems))
-    except ValueError as error:  # two cards with one uuid or index
-        return NodeReading(bare, (*problems, str(error)))
-
-
-def node_traits(labels: Mapping[str, str]) -> frozenset[str]:
-    """What the labels of a node mean to the dialects."""
-    return frozenset(mode.trait for mode in node_modes(labels) if mode.trait)
-
-
-def cards_by(labels: Mapping[str, str]) -> str:
-    """The policy that the labels of a node name for the choice among its cards, if any."""
-    return next((mode.cards_by for mode in node_modes(labels) if mode.cards_by), "")
-
-
-def node_modes(labels: Mapping[str, str]) -> Iterator[modes.Mode]:
-    """The modes that the labels of a node set, of all families."""
-    by_label = _modes_by_label(DIALECTS)
-    return (mode for label in labels.items() for mode in by_label.get(label, ()))
-
-
-def mode_labels(labels: Mapping[str, str]) -> dict[str, str]:
-    """Those of a node's labels that set modes, whether to a value that means something or not."""
-    names = {name for name, _ in _modes_by_label(DIALECTS)}
-    return {name: value for name, value in labels.items() if name in names}
-
-
-@functools.cache
-def _modes_by_label(
-    dialects: tuple[contract.Dialect, ...],
-) -> Mapping[tuple[str, str], list[modes.Mode]]:
-    """The modes by label and value; nodes report every few seconds, and have dozens of labels."""
-    by_label: dict[tuple[str, str], list[modes.Mode]] = {}
-    for mode in (mode for dialect in dialects for mode in dialect.modes):
-        for label in itertools.product(mode.labels, mode.values):
-            by_label.setdefault(label, []).append(mode)
-    return by_label
-
-
-def _overstated(node_cards: Iterable[cards.Card]) -> Iterator[str]:
-    """What processes outside Partage are said to use, where no card has so much."""
-    for card in node_cards:
-        if nodes.within_memory(card) != card:
-            yield (
-                f"card {card.index}: processes outside Partage are said to use "
-                f"{card.foreign_memory_mib} MiB and {card.foreign_compute_percent} %, which is "
-                "more than it has; all of it counts as used"
-            )
-
-
-def _slips(labels: Mapping[str, str]) -> list[str]:
-    """What is wrong with labels that set a mode."""
-    return [
-        *_unknown_values(labels),
-        *_contradictions(labels),
-        *compute_policies.of_node(labels).problems,
-    ]
-
-
-def _unknown_values(labels: Mapping[str, str]) -> Iterator[str]:
-    """Values that set no mode: the node would be without any."""
-    values_by_label: dict[str, set[str]] = {}
-    for label, value in _modes_by_label(DIALECTS):
-        values_by_label.setdefault(label, set()).add(value)
-    for label, values in values_by_label.items():
-        if len(values) > 1 and label in labels and labels[label] not in values:
-            expected = ", ".join(sorted(values))
-            yield f"label {label}: {rules.shown(labels[label])} is not one of {expected}"
-
-
-def _contradictions(labels: Mapping[str, str]) -> Iterator[str]:
-    """Spellings of one label with different values: the node would serve neither mode."""
-    spellings = {mode.labels for mode in node_modes(labels) if len(mode.labels) > 1}
-    for names in sorted(spellings):
-        written = [name for name in names if name in labels]
-        if len({labels[name] for name in written}) > 1:
-            texts = " and ".join(f"{name}: {rules.shown(labels[name])}" for name in written)
-            yield f"labels {texts} contradict each other; remove one"
-
-
-def _advertised(node: nodes.Node) -> tuple[cards.Card, ...]:
-    """What other systems say of the node's cards; one that names them knows more than a count."""
-    answers = [answer for answer in (d.advertised(node) for d in DIALECTS) if answer]
-    named = (answer for answer in answers if not any(map(nodes.unnamed, answer)))
-    return next(named, answers[0] if answers else ())
-
-
 def _spoken(pod: pods.Pod) -> contract.Dialect | None:
     named = pods.resources(pod)
     # Most pods name one family or none, and asking all families in turn takes eight times as long.
-    candidates = (d for d in DIALECTS if d is _OWN or not named.isdisjoint(d.resources))
+    candidates = (d for d in DIALECTS if d.asking_annotations or not named.isdisjoint(d.resources))
     speaking = [dialect for dialect in candidates if dialect.speaks(pod)]
     if len(speaking) > 1:
-        first, second = (
-            rules.first_field(pod, dialect.resources) or rules.annotation_field(native.CARDS)
-            for dialect in speaking[:2]
-        )
-        problem = "cards are asked for in another dialect, too"
-        raise errors.DemandError(
-            second, problem, also=first, instead="use the names of one dialect"
-        )
+        raise _mixed(pod, *speaking[:2])
     return speaking[0] if speaking else None
+
+
+def _mixed(pod: pods.Pod, first: contract.Dialect, second: contract.Dialect) -> errors.DemandError:
+    """What to say of a pod that speaks two dialects."""
+    also, field = _asking_field(pod, first), _asking_field(pod, second)
+    if first.counts and second.counts:
+        problem = "cards are asked for in another dialect, too"
+        return errors.DemandError(field, problem, also=also, instead="use the names of one dialect")
+    problem = "cards are asked for by a claim and by amounts"
+    instead = "remove the amounts, which are the claim's, or the claim"
+    return errors.DemandError(field, problem, also=also, instead=instead)
+
+
+def _asking_field(pod: pods.Pod, dialect: contract.Dialect) -> str:
+    """The first field by which a pod asks in a dialect that it speaks."""
+    prefixes = dialect.asking_annotations
+    annotations = (name for name in pod.metadata.annotations if name.startswith(prefixes))
+    return rules.first_field(pod, dialect.resources) or rules.annotation_field(
+        next(annotations, "")
+    )
 
 
 def _request(

@@ -87,6 +87,9 @@ def _key(pod: pods.Pod) -> bytes:
     words = list(_words(pod, names)) if meta.annotations else ()
     labels = [(name, meta.labels[name]) for name in names.pod_labels if name in meta.labels]
     group = spread_groups.facts(pod)
+    # What a pod names in an annotation, such as a claim, is of its own namespace.
+    if words and any(name.startswith(names.asking_annotations) for name, _ in words):
+        group = (*group, meta.namespace)
     try:
         key = _encode((spec.containers, spec.init_containers, spec.overhead, words, labels, group))
     except (ValueError, OverflowError):

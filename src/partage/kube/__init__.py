@@ -22,6 +22,7 @@ handed on, and forgotten.
     reflection/intake    objects of a list or a watch into a sink
     reflection/reflector keeps a sink equal to a collection, for ever
     lease                which of several processes leads
+    secrets              certificates that several processes share
 
-It does not know any kind of object; what a pod or a node looks like is the caller's business.
+It does not know any other kind of object; what a pod or a node looks like is the caller's business.
 """

@@ -30,6 +30,7 @@ class About(msgspec.Struct, frozen=True):
     name: str
     uid: str
     namespace: str = ""
+    api_version: str = "v1"
 
 
 class Events:
@@ -73,7 +74,8 @@ class Events:
         self, about: About, namespace: str, reason: str, message: str, kind: str
     ) -> dict[str, object]:
         moment = self._now().strftime("%Y-%m-%dT%H:%M:%SZ")
-        involved = {"kind": about.kind, "name": about.name, "uid": about.uid, "apiVersion": "v1"}
+        involved = {"apiVersion": about.api_version, "kind": about.kind}
+        involved |= {"name": about.name, "uid": about.uid}
         if about.namespace:
             involved["namespace"] = about.namespace
         return {

@@ -21,14 +21,17 @@ import datetime as dt
 import logging
 import math
 import time
-from collections.abc import Awaitable, Callable
-from typing import NoReturn
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, NoReturn
 
 import msgspec
 
 from partage.kube import api, errors
 
 _log = logging.getLogger(__name__)
+
+
+_NOTHING: Mapping[str, str] = {}
 
 
 def _utc_now() -> dt.datetime:
@@ -45,6 +48,7 @@ class Lease:
         namespace: str,
         name: str,
         identity: str,
+        annotations: Mapping[str, str] = _NOTHING,
         duration_s: float = 15.0,
         renew_s: float = 2.0,
         clock: Callable[[], float] = time.monotonic,
@@ -58,6 +62,7 @@ class Lease:
         self._folder = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
         self._path = f"{self._folder}/{name}"
         self._names = {"namespace": namespace, "name": name}
+        self._annotations = annotations  # what the holder tells of itself
         self._identity = identity
         self._duration_s = duration_s
         self._renew_s = renew_s
@@ -168,7 +173,8 @@ class Lease:
 
     async def _create(self) -> None:
         began_at = self._clock()
-        record = _Record(msgspec.Raw(msgspec.json.encode(self._names)), self._held(None))
+        metadata = self._told(msgspec.Raw(msgspec.json.encode(self._names)))
+        record = _Record(metadata, self._held(None))
         await self._api.create(self._folder, record)
         self._record = None  # the next renewal reads it
         self._renewed_at = began_at
@@ -176,9 +182,19 @@ class Lease:
 
     async def _write(self, record: _Record) -> None:
         began_at = self._clock()
-        held = _Record(record.metadata, self._held(record.spec))
+        taken = record.spec.holder_identity != self._identity
+        metadata = self._told(record.metadata) if taken else record.metadata
+        held = _Record(metadata, self._held(record.spec))
         self._seen(await self._api.replace(self._path, held, _Record))
         self._renewed_at = began_at
+
+    def _told(self, metadata: msgspec.Raw) -> msgspec.Raw:
+        """The metadata with our own annotations in the place of the holder's before us."""
+        if not self._annotations:
+            return metadata
+        fields = msgspec.json.decode(metadata, type=dict[str, Any])
+        fields["annotations"] = {**(fields.get("annotations") or {}), **self._annotations}
+        return msgspec.Raw(msgspec.json.encode(fields))
 
     def _held(self, before: _Spec | None) -> _Spec:
         """The record of us as holder."""

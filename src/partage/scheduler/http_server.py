@@ -23,6 +23,7 @@ from partage.kube import api as kube
 from partage.kube import errors as kube_errors
 from partage.scheduler import decisions, kubernetes_names, metrics, settings, wire
 from partage.scheduler.binds import bind_states, scheduler_timeout
+from partage.scheduler.claims import claim_grants
 from partage.scheduler.mirror import mirror as mirrors
 from partage.scheduler.verbs import (
     binding,
@@ -63,6 +64,7 @@ class Parts(msgspec.Struct, frozen=True):
     api: kube.Api
     stopped: Callable[[], str]  # why verbs are not answered just now; empty if they are
     certified: bool = False  # whether clients have to show a certificate
+    claims: claim_grants.ClaimGrants | None = None
 
 
 def application(parts: Parts) -> routes.Routes:
@@ -213,7 +215,11 @@ class _Handlers:
             return messages.failed(503, stopped)  # what is not read yet, or not ours to say
         parts = self._parts
         explanation = await explanations.explain(
-            parts.mirror, pod, binds=parts.binds, history=parts.filter_history
+            parts.mirror,
+            pod,
+            binds=parts.binds,
+            history=parts.filter_history,
+            claims=parts.claims,
         )
         return messages.Answer(msgspec.json.encode(explanation))
 

@@ -18,6 +18,7 @@ from prometheus_client import core
 from partage.kube.reflection import reflector
 from partage.scheduler import nominations, requeue
 from partage.scheduler.binds import bind_states, send_window
+from partage.scheduler.gpu_objects import keeper
 from partage.scheduler.mirror import mirror as mirrors
 from partage.scheduler.verbs import binding
 
@@ -37,6 +38,7 @@ class Parts(msgspec.Struct, frozen=True):
     window: send_window.Window
     requeue: requeue.Requeue
     nominations: nominations.Nominations
+    gpu_objects: keeper.Keeper
 
 
 class Metrics:
@@ -97,6 +99,7 @@ class Metrics:
             value=nominated,
         )
         yield from self._binds()
+        yield from self._gpu_objects()
         yield from self._watches()
         yield from self._granted()
         yield from self._namespaces()
@@ -116,6 +119,15 @@ class Metrics:
         yield gauge("partage_bindings_in_flight", "Bindings under way", value=window.in_flight)
         yield gauge("partage_bindings_waiting", "Binds that wait to be sent", value=window.waiting)
         yield gauge("partage_bindings_window", "Most Bindings at once now", value=window.size)
+
+    def _gpu_objects(self) -> Iterator[core.Metric]:
+        objects = self._parts.gpu_objects
+        yield core.GaugeMetricFamily(
+            "partage_gpu_objects_waiting", "GPU objects to be written", value=objects.waiting
+        )
+        yield core.CounterMetricFamily(
+            "partage_gpu_object_writes", "Writes of GPU objects so far", value=objects.written
+        )
 
     def _watches(self) -> Iterator[core.Metric]:
         lag_s = self._parts.binds.echo_lag_s

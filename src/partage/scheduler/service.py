@@ -18,11 +18,13 @@ import logging
 import os
 import secrets
 import socket
+import ssl
 import time
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from partage.core import fleet
+import partage
+from partage.core import errors, fleet
 from partage.dialects import memory_units, namespaces, nodes, pods
 from partage.kube import api as kube
 from partage.kube import errors as kube_errors
@@ -48,10 +50,15 @@ from partage.scheduler.binds import (
     send_window,
     takeover,
 )
+from partage.scheduler.claims import claims_service
+from partage.scheduler.gpu_objects import keeper
 from partage.scheduler.mirror import health_sink, mirror
 from partage.scheduler.verbs import binding, filter_history, filter_texts, filter_verb, own_answers
 from partage.services import lifetime, listener
 from partage.services.http import routes, servers
+
+if TYPE_CHECKING:
+    from partage.scheduler import own_certificates
 
 log = logging.getLogger(__name__)
 
@@ -74,13 +81,16 @@ async def run(chosen: settings.Settings, *, started: Callable[[str], None]) -> N
     login = credentials.load(chosen.cluster.kubeconfig or None, chosen.cluster.context or None)
     stop = lifetime.on_signals()
     server = chosen.server
-    address = listener.Address(server.address, server.port, http_server.tls(server))
+    given = http_server.tls(server)
     connections = chosen.binds.most_in_flight + _SPARE_CONNECTIONS
     async with kube.Api(login, connections=connections) as api:
         extender = Extender(chosen, api)
+        if not await lifetime.before(stop, extender.prepare()):
+            return
+        address = listener.Address(server.address, server.port, extender.tls or given)
         async with servers.at(address, extender.application(), http_server.LIMITS) as url:
             started(url)
-            if warning := http_server.exposure(server):
+            if not chosen.certified and (warning := http_server.exposure(server)):
                 log.warning("%s", warning)
             await lifetime.until(stop, extender.work(), ending=extender.refuse)
         # Only now: a bind that was under way has ended, and another replica may begin.
@@ -94,7 +104,7 @@ class Extender:
         rules, clock = chosen.decisions, time.monotonic
         fixed = rules.memory_unit != "auto"
         self._api = api
-        self._certified = bool(chosen.server.client_ca)
+        self._certified = chosen.certified
         self._bind_timeout_s = chosen.bind_timeout_s
         self._lease = _lease(chosen.leader, api)
         self._leaving = False
@@ -107,13 +117,23 @@ class Extender:
         self.mirror = mirror.Mirror(
             fleet.standard(rules.policy),
             memory_units.Unit(rules.dialects, fixed=fixed),
-            freed=self._requeue.note_freed,
+            freed=self._room_appeared,
             seen=self._taints.look,
+            removed=self._node_removed,
+        )
+        self._claims = claims_service.Claims(
+            api,
+            self.mirror,
+            may_write=lambda: not self._may_bind(),
+            wake_all=self._requeue.wake_all,
         )
         self._filter_history = filter_history.FilterHistory(clock=clock)
         self._binds = bind_states.Binds(self.mirror, clock=clock, hold_s=chosen.hold_s)
         self._decider = decisions.Decider(
-            self.mirror, self._binds, refused=self._requeue.note_refused
+            self.mirror,
+            self._binds,
+            claims=self._claims.grants,
+            refused=self._requeue.note_refused,
         )
         lookup = pod_lookup.PodLookup(self.mirror, self._binds, api, clock=clock)
         patches = pod_patches.PodPatches(api, now=_utc_now)
@@ -148,7 +168,12 @@ class Extender:
             allowed=self._may_bind,
             scheduler_timeout=self._scheduler_timeout,
             timeout_s=chosen.bind_timeout_s,
+            claimed=self._decider.claimed,
         )
+        self._gpu_objects = keeper.Keeper(
+            api, self.mirror, ready=lambda: not self.stopped(), binds=lambda: self._binder.sent
+        )
+        self._certificates = self._own_certificates(chosen.certificates)
         self.reflectors = _reflectors(api, self.mirror)
         self._metrics = metrics.Metrics(
             metrics.Parts(
@@ -158,10 +183,21 @@ class Extender:
                 self._window,
                 self._requeue,
                 self._nominations,
+                self._gpu_objects,
             ),
             self.reflectors,
             self.stopped,
         )
+
+    async def prepare(self) -> None:
+        """Have what is needed before anybody can ask."""
+        if self._certificates is not None:
+            await self._certificates.prepare()
+
+    @property
+    def tls(self) -> ssl.SSLContext | None:
+        """What to serve with, by certificates of our own; None: there are none."""
+        return None if self._certificates is None else self._certificates.context
 
     def application(self) -> routes.Routes:
         """What is served."""
@@ -178,6 +214,7 @@ class Extender:
                 self._api,
                 self.stopped,
                 self._certified,
+                self._claims.grants,
             )
         )
 
@@ -201,7 +238,10 @@ class Extender:
             group.create_task(self._doubts.run())
             group.create_task(self._nominations.run())
             group.create_task(self._taints.run())
+            group.create_task(self._gpu_objects.run())
             group.create_task(price_learning.run(self.mirror))
+            if self._certificates is not None:
+                group.create_task(self._certificates.keep())
         raise AssertionError("tasks that never end have ended")
 
     def refuse(self) -> None:
@@ -213,14 +253,37 @@ class Extender:
         if self._lease is not None and not self._binder.busy:
             await self._lease.release()
 
+    def _own_certificates(
+        self, chosen: settings.Certificates
+    ) -> own_certificates.OwnCertificates | None:
+        """They are loaded only where they are wanted: they need a library of their own."""
+        if not chosen.own:
+            return None
+        try:
+            from partage.scheduler import own_certificates
+        except ModuleNotFoundError as error:
+            raise errors.InputError(
+                f"certificates of its own need {error.name}, which is not installed",
+                instead="install partage[admission], or give certificates in files",
+            ) from error
+        return own_certificates.OwnCertificates(
+            self._api,
+            chosen,
+            now=_utc_now,
+            report=lambda text: self.mirror.problems.set("certificates", text),
+        )
+
     async def _read(self, group: asyncio.TaskGroup) -> None:
         start = time.monotonic()
         gc.disable()  # what is read stays, and looking for garbage in it stops everything
         group.create_task(self.reflectors["nodes"].run())
         await self.reflectors["nodes"].synced.wait()
         await self._check_rights()
+        if await self._claims.are_served():
+            self.reflectors |= self._claims.reflectors()
         for kind in self.reflectors.keys() - {"nodes"}:
             group.create_task(self.reflectors[kind].run())
+        group.create_task(self._claims.run(lambda: self._watch_claims(group)))
         for objects in self.reflectors.values():
             await objects.synced.wait()
         self.mirror.pods.is_only_extender = self._lease is None
@@ -228,6 +291,21 @@ class Extender:
         count, granted = len(self.mirror.nodes.keys()), len(self.mirror.fleet.uids())
         took_s = time.monotonic() - start
         log.info("read %d nodes and %d grants in %.2f s", count, granted, took_s)
+
+    def _watch_claims(self, group: asyncio.TaskGroup) -> None:
+        """Definitions that were installed since the start; they are read before all else."""
+        if "elasticgpus" not in self.reflectors:
+            added = self._claims.reflectors()
+            self.reflectors |= added
+            for objects in added.values():
+                group.create_task(objects.run())
+
+    def _room_appeared(self, node: str) -> None:
+        self._requeue.note_freed(node)
+        self._claims.room_changed(node)
+
+    def _node_removed(self, node: str) -> None:
+        self._claims.room_changed(node)
 
     async def _check_rights(self) -> None:
         """gpushare's own role may read neither ConfigMaps nor namespaces; all else works without.
@@ -276,8 +354,12 @@ class Extender:
         if self._settling is None and self._settled_term != self._term and self._may_settle():
             self._settling_term = self._term
             given = self._lease is not None and self._lease.given
-            work = asyncio.sleep(0) if given else self._takeover.run()
+            work = asyncio.sleep(0) if given else self._settle_sent()
             self._settling = asyncio.ensure_future(work)
+
+    async def _settle_sent(self) -> None:
+        await self._takeover.run()
+        await self._claims.settle()
 
     def settled(self, term: int = 0) -> None:
         """Nothing that a predecessor sent can happen any more, in this term."""
@@ -347,6 +429,7 @@ def _lease(leader: settings.Leader, api: kube.Api) -> lease.Lease | None:
         namespace=leader.namespace,
         name=leader.name,
         identity=f"{socket.gethostname()}_{os.getpid()}_{secrets.token_hex(4)}",
+        annotations={settings.VERSION_ANNOTATION: partage.__version__},
         duration_s=leader.lease_s,
         renew_s=leader.renew_s,
     )

@@ -6,13 +6,15 @@ environment knows the four names that gpushare's manifests set.
 
 from __future__ import annotations
 
+import ipaddress
 import typing
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
 
-from partage.dialects import contract
+from partage.dialects import contract, model_speeds
+from partage.scheduler import kubernetes_names
 from partage.services import settings_file
 
 DEFAULT_PORT = 39999  # gpushare's
@@ -35,6 +37,22 @@ class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     client_ca: str = ""
 
 
+class Certificates(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Certificates of the extender's own making, in place of files that are given."""
+
+    own: bool = False
+    namespace: str = "kube-system"  # of the Service and the Secrets
+    service: str = "partage-extender"
+    names: tuple[str, ...] = ()  # of the host, and addresses, besides the Service's
+    secret: str = "partage-extender-tls"  # the authority with its key, and what is served with
+    scheduler_secret: str = "partage-scheduler-tls"  # for kube-scheduler
+
+    @property
+    def host_names(self) -> tuple[str, ...]:
+        """The names and addresses that the certificate is for."""
+        return (f"{self.service}.{self.namespace}.svc", *self.names)
+
+
 class Cluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How to reach the API server; empty: as kubectl does, or as a pod does."""
 
@@ -52,6 +70,7 @@ class Decisions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     hold_s: Annotated[float, msgspec.Meta(ge=10, le=600)] | None = None  # None: long enough
     memory_unit: Literal["auto", "GiB", "MiB"] = "auto"  # of aliyun.com/gpu-mem
     qgpu_max_cards: Annotated[int, msgspec.Meta(ge=1, le=1024)] = 2
+    tflops: dict[str, Annotated[float, msgspec.Meta(gt=0)]] = {}  # of models; empty: our own table
 
     @property
     def limit(self) -> int:
@@ -69,7 +88,9 @@ class Decisions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def dialects(self) -> contract.Settings:
         """What the dialects need to know."""
         return contract.Settings(
-            memory_unit_mib=_UNITS_MIB[self.memory_unit], qgpu_max_cards=self.qgpu_max_cards
+            memory_unit_mib=_UNITS_MIB[self.memory_unit],
+            qgpu_max_cards=self.qgpu_max_cards,
+            tflops=model_speeds.table(self.tflops) or model_speeds.SPEEDS,
         )
 
 
@@ -79,6 +100,9 @@ class Nodes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     # Those of node modes. Without the admission webhooks nobody adds tolerations to pods, and then
     # a taint keeps away those, too, for which the node is.
     taints: bool = True
+
+
+VERSION_ANNOTATION = "partage.dev/version"  # of the lease: what leads
 
 
 class Leader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -114,6 +138,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """All of it."""
 
     server: Server = Server()
+    certificates: Certificates = Certificates()
     cluster: Cluster = Cluster()
     decisions: Decisions = Decisions()
     nodes: Nodes = Nodes()
@@ -121,6 +146,11 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     scheduler: Scheduler = Scheduler()
     binds: Binds = Binds()
     log_level: Literal["debug", "info", "warn", "error"] = "info"
+
+    @property
+    def certified(self) -> bool:
+        """Whether clients have to show a certificate."""
+        return self.certificates.own or bool(self.server.client_ca)
 
     @property
     def hold_s(self) -> float:
@@ -166,12 +196,12 @@ def _check(chosen: Settings) -> None:
 def load(path: str, environ: Mapping[str, str], flags: Mapping[str, Any]) -> Settings:
     """The settings in force; ``flags`` are dotted names with values that are not None."""
     over = {**_environment(environ), **flags}
-    chosen = settings_file.load(Settings, path, over, _check_server)
+    chosen = settings_file.load(Settings, path, over, _check_certificates)
     _check(chosen)
     return chosen
 
 
-def _check_server(chosen: Settings, where: str) -> None:
+def _check_certificates(chosen: Settings, where: str) -> None:
     server = chosen.server
     if bool(server.certificate) != bool(server.key):
         raise settings_file.SettingsError(
@@ -181,6 +211,43 @@ def _check_server(chosen: Settings, where: str) -> None:
         raise settings_file.SettingsError(
             f"{where}[server]: client_ca works over TLS only", instead="set certificate and key"
         )
+    if chosen.certificates.own and server.certificate:
+        raise settings_file.SettingsError(
+            f"{where}[certificates] own is true, and [server] names files",
+            instead="remove certificate, key and client_ca, or set own = false",
+        )
+    _check_own(chosen.certificates, where)
+
+
+def _check_own(own: Certificates, where: str) -> None:
+    if own.secret == own.scheduler_secret:
+        raise settings_file.SettingsError(
+            f"{where}[certificates]: secret and scheduler_secret are the same",
+            instead="give two names: kube-scheduler must not have the key of the authority",
+        )
+    for field in ("namespace", "service", "secret", "scheduler_secret"):
+        _check_name(f"{where}[certificates] {field}", getattr(own, field))
+    for name in own.names:
+        _check_host(f"{where}[certificates] names", name)
+
+
+def _check_name(what: str, name: str) -> None:
+    if not kubernetes_names.named(name):
+        raise settings_file.SettingsError(
+            f"{what}: {name!r} is not a name that Kubernetes allows",
+            instead="write small letters, digits, dots and hyphens",
+        )
+
+
+def _check_host(what: str, name: str) -> None:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        if not kubernetes_names.named(name):
+            raise settings_file.SettingsError(
+                f"{what}: {name!r} is neither the name of a host nor an address",
+                instead="write names in small letters, or addresses such as 10.0.0.1",
+            ) from None
 
 
 def _environment(environ: Mapping[str, str]) -> dict[str, Any]:

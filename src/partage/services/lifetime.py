@@ -24,6 +24,21 @@ def on_signals() -> asyncio.Event:
     return _stops[loop]
 
 
+async def before(stop: asyncio.Event, preparing: Coroutine[None, None, object]) -> bool:
+    """Whether what has to come first was done before ``stop`` was set; else it is broken off."""
+    doing = asyncio.create_task(preparing)
+    stopping = asyncio.create_task(stop.wait())
+    await asyncio.wait([doing, stopping], return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if doing.done():
+        await doing
+        return True
+    doing.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await doing
+    return False
+
+
 async def until(
     stop: asyncio.Event,
     work: Coroutine[None, None, NoReturn],

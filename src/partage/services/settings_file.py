@@ -96,6 +96,8 @@ def _allowed(hint: Any) -> str:
         return f"numbers from {low}" + ("" if high is None else f" to {high}")
     if typing.get_origin(hint) is tuple:
         return "lists of texts in quotes"
+    if typing.get_origin(hint) is dict:
+        return f"tables with {_allowed(arguments[1])}"
     if arguments:
         return ", ".join(_allowed(choice) for choice in arguments if choice is not type(None))
     return "true, false" if hint is bool else "texts in quotes"

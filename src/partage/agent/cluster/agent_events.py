@@ -134,7 +134,7 @@ class Teller:
         self._tell(Text(self._node, reason, text, kind, news=True))
         for pod in self._pods.by_uid.values():
             grant = None if pods.ended(pod) else grant_of(pod)
-            if grant is not None and card.uuid in grants.takings(grant):
+            if grant is not None and card.uuid in grants.uuids(grant):
                 self._tell(Text(_about(pod), reason, text, kind, news=True))
 
     def _tell(self, text: Text) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from partage.agent.pods import node_pods
-from partage.dialects import pods, registry
+from partage.dialects import node_readings, pods
 
 _MOST_NAMES = 5  # of pods; the rest are counted
 
@@ -35,7 +35,7 @@ class ModeChanges:
 
     def look(self, labels: Mapping[str, str]) -> None:
         """The node has these labels; most of the time they are those that it had."""
-        before, now = self._before, registry.mode_labels(labels)
+        before, now = self._before, node_readings.mode_labels(labels)
         self._before = now
         if before is None or before == now:
             return

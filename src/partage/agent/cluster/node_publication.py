@@ -18,6 +18,7 @@ from typing import NoReturn
 
 import msgspec
 
+import partage
 from partage.agent import node_state
 from partage.core import cards
 from partage.dialects import contract, nodes, registry
@@ -171,8 +172,9 @@ def described(state: node_state.NodeState, labels: Mapping[str, str], *, fence: 
     """What the object of a node should say; ``labels`` are those that it has now."""
     reported = registry.reported(state.node, state.dialects)
     family_labels = registry.node_labels(state.node, labels, state.settings, state.dialects)
+    published = nodes.encode(state.node.cards, state.driver, partage.__version__)
     return Description(
-        annotations={nodes.CARDS: nodes.encode(state.node.cards, state.driver)},
+        annotations={nodes.CARDS: published},
         labels=family_labels | {FENCE_LABEL: fence},
         capacity={name: str(amount) for name, amount in reported.items()},
     )

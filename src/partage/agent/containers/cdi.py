@@ -80,6 +80,7 @@ class Started(msgspec.Struct, frozen=True, kw_only=True):
     resource: str
     fence: str  # the level in force; "none": a card of its own needs none; "": it is being put up
     tenant: str = ""  # of the fence "hook"
+    elastic_gpu: str = ""  # whose shares these are, if the container has them by a claim
     device: str = ""  # the specification's device; filled in when it is read
     grant: str = ""  # the pod's, as it was enforced then, in JSON; its record may be edited later
 

@@ -2,9 +2,9 @@
 
 A container is gone when its pod has ended, or when the API server no longer knows the pod. (The
 kubelet's own record does not help: it forgets a pod when it needs the pod's IDs for another one.) A
-fence stays as long as a process uses a card behind it. Nothing here is in a hurry: a set of IDs
-that is used again is taken over by Allocate at once. What cannot be removed is said once, and tried
-again; it must not end the agent.
+fence stays as long as a process uses a card behind it, and that of an ElasticGPU as long as a
+container has it. Nothing here is in a hurry: a set of IDs that is used again is taken over by
+Allocate at once. What cannot be removed is said once, and tried again; it must not end the agent.
 """
 
 from __future__ import annotations
@@ -52,16 +52,28 @@ class Sweeper:
                 self._try(self._release, device)
 
     def _release(self, device: str) -> None:
-        tenant = self._starter.started[device].tenant
-        if not self._fences.is_busy(tenant):
+        gone = self._starter.started[device]
+        if gone.elastic_gpu in self._in_use(but=device):
+            self._starter.forget(device)  # what its processes still have is that of the others
+        elif not self._fences.is_busy(gone.tenant):
             self._starter.forget(device)
-            self._fences.take_down(tenant)
+            self._fences.take_down(gone.tenant)
+
+    def _in_use(self, *, but: str = "") -> set[str]:
+        """The ElasticGPUs of other containers, those that are about to start among them."""
+        others = (s for device, s in self._starter.started.items() if device != but)
+        return {started.elastic_gpu for started in others if started.elastic_gpu}
 
     def _sweep_fences(self, _what: str) -> None:
+        shared = {container_fence.tenant_name("", "", name) for name in self._in_use()}
         for name in self._fences.names():
-            if self._is_gone(name.partition(".")[0]):
+            is_used = name in shared if container_fence.is_shared(name) else self._lives(name)
+            if not is_used:
                 self._try(self._fences.take_down, name)
         self._fences.trim()
+
+    def _lives(self, tenant: str) -> bool:
+        return not self._is_gone(tenant.partition(".")[0])
 
     def _try(self, remove: Callable[[str], object], name: str) -> None:
         try:

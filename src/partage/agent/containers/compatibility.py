@@ -47,13 +47,12 @@ def held_as(grant: grants.Grant, before: grants.Grant) -> grants.Grant:
 
     The node may be in another mode since. Memory is not held more loosely or more tightly by that:
     neighbours count on the one, and the program on the other. Time can be divided anew at any
-    moment, and follows the mode.
+    moment, and follows the mode; but what a container has by a claim is as it was compared with the
+    claim's object when it started, since nothing in the pod says it.
     """
-    by_name = {container.name: container.memory_enforced for container in before.containers}
+    by_name = {container.name: container for container in before.containers}
     containers = (
-        msgspec.structs.replace(
-            container, memory_enforced=by_name.get(container.name, container.memory_enforced)
-        )
+        _held_as(container, by_name.get(container.name, container))
         for container in grant.containers
     )
     return msgspec.structs.replace(grant, containers=tuple(containers))
@@ -108,14 +107,12 @@ def unhealthy(container: grants.ContainerGrant, node: cards.Node) -> str:
 
 def conflict(grant: grants.Grant, others: Iterable[grants.Grant], node: cards.Node) -> str:
     """Why the grant cannot stand beside those of the other pods on the node; empty if it can."""
-    takings = grants.takings(grant)
-    beside = [grants.takings(other) for other in others]
+    own, beside = _own(grant), _beside(grant, others)
     sizes = {card.uuid: card.memory_mib for card in node.cards}
-    for uuid, taking in takings.items():
+    for uuid in dict.fromkeys(uuid for takings in own for uuid in takings):
         if uuid not in sizes:
             return f"node {node.name} has no card {uuid}"
-        held = [other[uuid] for other in beside if uuid in other]
-        problem = _crowded(taking, held, sizes[uuid])
+        problem = _crowded(_on(uuid, own), _on(uuid, beside), sizes[uuid])
         if problem:
             return f"card {uuid}: {problem}"
     return ""
@@ -133,11 +130,10 @@ def hindrance(
         return None
     if conflict(grant, (other.grant for other in running if not other.leaving), node):
         return Hindrance(problem)
-    uuids = grants.takings(grant).keys()
     beside = (other.grant for other in running if other.leaving)
     return Hindrance(
         problem,
-        tuple(other.pod for other in beside if not uuids.isdisjoint(grants.takings(other))),
+        tuple(g.pod for g in beside if not grants.uuids(grant).isdisjoint(grants.uuids(g))),
     )
 
 
@@ -159,7 +155,9 @@ def _held_as_asked(grant: grants.Grant, demand: demands.PodDemand) -> grants.Gra
     """
     by_name = {container.name: container.demand for container in demand.containers}
     containers = (
-        msgspec.structs.replace(
+        container
+        if container.elastic_gpu  # the pod asks for what that has; it is compared with that
+        else msgspec.structs.replace(
             container,
             memory_enforced=by_name[container.name].memory_enforced,
             compute_mode=by_name[container.name].compute_mode,
@@ -170,13 +168,54 @@ def _held_as_asked(grant: grants.Grant, demand: demands.PodDemand) -> grants.Gra
     return msgspec.structs.replace(grant, containers=tuple(containers), dialect=demand.dialect)
 
 
-def _crowded(taking: grants.Taking, held: list[grants.Taking], memory_mib: int) -> str:
-    if held and (taking.exclusive or any(other.exclusive for other in held)):
+def _held_as(
+    container: grants.ContainerGrant, before: grants.ContainerGrant
+) -> grants.ContainerGrant:
+    replace = msgspec.structs.replace
+    held = replace(container, memory_enforced=before.memory_enforced)
+    if not before.elastic_gpu:
+        return held
+    return replace(
+        held,
+        elastic_gpu=before.elastic_gpu,
+        shares=before.shares,
+        compute_mode=before.compute_mode,
+        compute_ceiling_percent=before.compute_ceiling_percent,
+    )
+
+
+_Takings = dict[str, grants.Taking]  # by card
+
+
+def _own(grant: grants.Grant) -> list[_Takings]:
+    return [grants.takings(grant), *grants.claimed_takings(grant).values()]
+
+
+def _beside(grant: grants.Grant, others: Iterable[grants.Grant]) -> list[_Takings]:
+    """What others use.
+
+    An ElasticGPU that several pods use is there once, and not in the way of one more that uses it.
+    """
+    beside: list[_Takings] = []
+    claimed: dict[str, _Takings] = {}
+    for other in others:
+        beside.append(grants.takings(other))
+        claimed.update(grants.claimed_takings(other))
+    own = grants.claimed_takings(grant)
+    return [*beside, *(takings for name, takings in claimed.items() if name not in own)]
+
+
+def _on(uuid: str, several: Iterable[_Takings]) -> list[grants.Taking]:
+    return [takings[uuid] for takings in several if uuid in takings]
+
+
+def _crowded(own: list[grants.Taking], held: list[grants.Taking], memory_mib: int) -> str:
+    if held and any(taking.exclusive for taking in (*own, *held)):
         return "one of its pods has exclusive use of it, and other pods run there"
-    taken_mib = sum(other.memory_mib for other in held)
-    if taken_mib + taking.memory_mib > memory_mib:
+    granted_mib, taken_mib = (sum(t.memory_mib for t in takings) for takings in (own, held))
+    if taken_mib + granted_mib > memory_mib:
         return (
-            f"{taking.memory_mib} MiB are granted in addition to {taken_mib} MiB of running pods, "
+            f"{granted_mib} MiB are granted in addition to {taken_mib} MiB of running pods, "
             f"but the card has {memory_mib} MiB"
         )
     return ""

@@ -14,8 +14,10 @@ a daemon beside it, and a level that is not set up is not a level.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import posixpath
+import threading
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -35,6 +37,28 @@ NONE = "none"  # a card of its own needs no fence
 _NOT_YET = "the agent does not put this fence around containers yet"
 
 
+_SHARED = "elasticgpu."  # no uid of a pod is written so
+_LONGEST = 100  # characters of a tenant's name; an object's may have 253
+
+
+def tenant_name(uid: str, container: str, elastic_gpu: str = "") -> str:
+    """The tenant that a container is: its own, or that of its ElasticGPU.
+
+    Containers that share an ElasticGPU have one quota together, so they are one tenant.
+    """
+    if not elastic_gpu:
+        return f"{uid}.{container}"
+    if len(elastic_gpu) > _LONGEST:
+        checksum = hashlib.sha256(elastic_gpu.encode()).hexdigest()[:16]
+        elastic_gpu = f"{elastic_gpu[: _LONGEST - 17]}-{checksum}"
+    return f"{_SHARED}{elastic_gpu}"
+
+
+def is_shared(tenant: str) -> bool:
+    """Whether a tenant is that of an ElasticGPU, and not of one pod."""
+    return tenant.startswith(_SHARED)
+
+
 class Put(msgspec.Struct, frozen=True):
     """A fence that is in force as soon as the container has the edits."""
 
@@ -49,6 +73,7 @@ class Fences:
     def __init__(self, root: roots.Root, folder: Path) -> None:
         self._root = root
         self._folder = folder  # for the library, where containers can reach it
+        self._turn = threading.Lock()  # two containers of one tenant may start at the same time
         self._library = fixed_places.installed(libpartage.find(), folder)
         self._substitutes = (
             {} if self._library.problem else fixed_places.substituted(libpartage.find(), folder)
@@ -95,7 +120,8 @@ class Fences:
         if level is Level.HOOK:
             _check_volumes(mounted)
             try:
-                self._hook.apply(subject, granted)
+                with self._turn:
+                    self._hook.apply(subject, granted)
             except OSError as error:
                 raise _not_written(self._root.path, error) from error
             return Put(str(level), self._edits(name), name)

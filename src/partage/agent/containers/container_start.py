@@ -22,7 +22,14 @@ from pathlib import Path
 import msgspec
 
 from partage.agent import node_state
-from partage.agent.containers import cdi, compatibility, container_fence, driver_files, gate
+from partage.agent.containers import (
+    cdi,
+    claim_check,
+    compatibility,
+    container_fence,
+    driver_files,
+    gate,
+)
 from partage.agent.pods import identity, node_pods
 from partage.agent.resources import device_ids
 from partage.core import errors, grants
@@ -56,6 +63,7 @@ class Starter:
         paths: Paths,
         begun: Callable[[grants.Grant, cdi.Started], Awaitable[None]],
         callbacks: gate.Callbacks,
+        claims: claim_check.ClaimCheck,
     ) -> None:
         self._state = state
         self._pods = pods_of_node
@@ -63,6 +71,7 @@ class Starter:
         self._files = files  # None: NVIDIA's runtime brings them
         self._paths = paths
         self._begun = begun
+        self._claim_check = claims
         self.started: dict[str, cdi.Started] = {
             container.device: container for container in cdi.everything(paths.cdi)
         }
@@ -106,6 +115,7 @@ class Starter:
         pod = self._pod(claim)
         grant = self._granted(pod)
         container = await self._container(claim, grant, pod, name)
+        await self._claim_check.check(grant, container, self._claimed(pod, container.name))
         self._gate.admit(grant, container)
         leading = any(
             self._leading(pod, container_name, resource) for container_name in claim.containers
@@ -180,6 +190,12 @@ class Starter:
         own = (started for started in list(self.started.values()) if started.uid == uid)
         return next((grant for started in own if (grant := gate.recorded(started))), None)
 
+    def _claimed(self, pod: pods.Pod, container: str) -> str:
+        """The claim that a pod names for a container, with its namespace; empty if none."""
+        demand = registry.demand(pod, self._settings(pod))
+        named = (c.demand.claim for c in demand.containers if c.name == container) if demand else ()
+        return next(iter(named), "")
+
     async def _claim(self, resource: str, ids: frozenset[str]) -> identity.Claim:
         claims = await self._claims(resource, ids)
         if not claims or any(claim.uid not in self._pods.by_uid for claim in claims):
@@ -242,7 +258,9 @@ class Starter:
         self, pod: pods.Pod, container: grants.ContainerGrant, names: Collection[str]
     ) -> container_fence.Put:
         return self._fences.put(
-            f"{pod.metadata.uid}.{container.name}",
+            container_fence.tenant_name(
+                pod.metadata.uid, container.name, container.elastic_gpu or ""
+            ),
             container,
             minimum=registry.fence(pod),
             context_bytes=self._state.context_bytes,
@@ -281,5 +299,6 @@ def _started(
         fence=put.level,
         tenant=put.tenant,
         device=name,
+        elastic_gpu=container.elastic_gpu or "",
         grant=msgspec.json.encode(grant).decode(),
     )

@@ -114,18 +114,21 @@ class TimeLimits:
     def _requests(self, starting: str) -> Iterator[Request]:
         """Of the containers that are there: started, and not finished for good.
 
-        Of one that is about to start, what is known may be of its last run.
+        Of one that is about to start, what is known may be of its last run. Containers that share
+        an ElasticGPU are one tenant, and one of them speaks for all.
         """
         self._told &= {(uid, text) for uid, text in self._told if uid in self._pods.by_uid}
-        for started in {s.tenant: s for s in self._started.values() if s.tenant}.values():
+        present = (s for s in self._started.values() if s.tenant == starting or self._goes_on(s))
+        for started in {s.tenant: s for s in present if s.tenant}.values():
             pod = self._pods.by_uid.get(started.uid)
-            ended = pod is not None and (pods.ended(pod) or finished(pod, started.container))
-            if ended and started.tenant != starting:
-                continue
             grant = self._grant(pod, started)
             container = _named(grant, started.container)
             if grant is not None and container is not None:
                 yield self._request(started.tenant, pod, grant, container)
+
+    def _goes_on(self, started: cdi.Started) -> bool:
+        pod = self._pods.by_uid.get(started.uid)
+        return pod is None or not (pods.ended(pod) or finished(pod, started.container))
 
     def _grant(self, pod: pods.Pod | None, started: cdi.Started) -> grants.Grant | None:
         """As it is now; as it was started, if the pod is gone or its record is damaged."""

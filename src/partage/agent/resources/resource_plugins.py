@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 import msgspec
 
@@ -60,7 +60,7 @@ class ResourcePlugins:
         offered = registry.offered(state.node, state.settings, state.dialects)
         healthy = registry.offered(state.healthy, state.settings, state.dialects)
         written = self._checkpoint() if state.cordoned.cards else None
-        withheld = self._withheld(written)
+        withheld = self._withheld(written, healthy)
         if (offered, healthy, withheld) == self._listed:
             return  # nodes change every few seconds, and lists can be long
         self._listed = (offered, healthy, withheld)
@@ -120,13 +120,22 @@ class ResourcePlugins:
             log.debug("%s", error)  # a kubelet that never had a plugin has none
             return None
 
-    def _withheld(self, written: checkpoint.Checkpoint | None) -> dict[str, int]:
-        """What nobody has of the cordoned cards, by resource."""
+    def _withheld(
+        self, written: checkpoint.Checkpoint | None, healthy: Mapping[str, int]
+    ) -> dict[str, int]:
+        """What nobody has of the cordoned cards, by resource.
+
+        That is what the node would offer less without them, and nothing of a resource that does not
+        count cards: what claims have is on cards that were given before.
+        """
         state = self._state
         cordoned = {card.uuid for card in state.cordoned.cards}
         if not cordoned:
             return {}
-        amounts = registry.offered(state.cordoned, state.settings, state.dialects)
+        others = registry.offered(state.open, state.settings, state.dialects)
+        amounts = {
+            resource: amount - others.get(resource, 0) for resource, amount in healthy.items()
+        }
         for holding in written.holdings if written is not None else ():
             uuids = self._uuids(holding)
             held = sum(uuid in cordoned for uuid in uuids)

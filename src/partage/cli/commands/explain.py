@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from partage.cli.cluster import cluster_snapshot, mirror_snapshot
+from partage.cli.cluster import claims_snapshot, cluster_snapshot, mirror_snapshot
 from partage.cli.display import json_objects, tables
 from partage.core import errors
 
@@ -74,7 +74,8 @@ async def _explained(
         raise errors.InputError(
             f"there is no pod {namespace}/{name}", instead="'kubectl get pods -A' lists them"
         )
-    return await explanations.explain(mirror, matching[0])
+    claims = await claims_snapshot.read(cluster, mirror)
+    return await explanations.explain(mirror, matching[0], claims=claims)
 
 
 def _lines(explanation: explanations.Explanation) -> Iterator[str]:

@@ -2,7 +2,8 @@
 
 Its scheduler and its agent were released with different domains, ``elasticgpu.com`` and
 ``elasticgpu.io``, so both are in use; they mean the same and both are accepted, though not mixed in
-one container. Claims (ElasticGPUClaim) are not read (docs/limits.md).
+one container. Its claims are a dialect of their own
+(:mod:`partage.dialects.families.elastic_claims`), as a pod asks by amounts or by claims.
 """
 
 from __future__ import annotations
@@ -20,6 +21,11 @@ _LONGEST_KEY = 63  # characters after the slash of an annotation's name, by Kube
 _PREFIX = CONTAINER.partition("/")[2]
 
 
+def measures(domain: str) -> dict[str, contract.Measure]:
+    """What the resources of a domain count."""
+    return {f"{domain}/gpu-core": contract.COMPUTE, f"{domain}/gpu-memory": contract.memory(1)}
+
+
 class Elastic(contract.Dialect):
     """Elastic GPU, without claims."""
 
@@ -32,6 +38,10 @@ class Elastic(contract.Dialect):
     annotation_prefixes = ("elasticgpu.io/",)
     # It counts every MiB, which makes a kubelet slower (docs/performance.md, "The agent").
     served_by_default = False
+    measures: ClassVar = {**measures(DOMAINS[0]), **measures(DOMAINS[1])}
+    provisioner = contract.Provisioner(
+        names=("elasticgpu.io/gpushare", "gpushare.provisioner.elasticgpu.io"), source="gpuShare"
+    )
 
     def demand(self, request: contract.Request) -> demands.PodDemand:
         containers = contract.containers(request, _demand)

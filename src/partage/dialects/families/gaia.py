@@ -31,6 +31,10 @@ class Gaia(contract.Dialect):
     name = "gaia"
     resources: ClassVar = {CORE: rules.CORES, MEMORY: rules.units("blocks of 256 MiB")}
     annotation_prefixes = ("tencent.com/",)
+    measures: ClassVar = {CORE: contract.COMPUTE, MEMORY: contract.memory(_BLOCK_MIB)}
+    provisioner = contract.Provisioner(
+        names=("elasticgpu.io/vcuda",), source="gpuShare", needs=(CORE, MEMORY)
+    )
     record_annotations = frozenset({TIME, NODE, ASSIGNED})
     modes = (
         modes.Mode(

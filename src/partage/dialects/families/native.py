@@ -23,6 +23,7 @@ from partage.dialects import (
     contract,
     grant_record,
     modes,
+    pod_claims,
     pods,
     rules,
     spread_groups,
@@ -65,6 +66,12 @@ class Native(contract.Dialect):
         COMPUTE: rules.PERCENT,
     }
     annotation_prefixes = (DOMAIN,)
+    asking_annotations = (CARDS,)
+    measures: ClassVar = {
+        CARDS: contract.CARDS,
+        MEMORY: contract.memory(1),
+        COMPUTE: contract.COMPUTE,
+    }
     record_annotations = frozenset(grant_record.MARKS)
     modes = (
         modes.Mode(
@@ -89,7 +96,7 @@ class Native(contract.Dialect):
     def speaks(self, pod: pods.Pod) -> bool:
         if CARDS in pod.metadata.annotations:
             return True
-        return any(name.startswith(DOMAIN) for name in pods.resources(pod))
+        return any(map(_own, pods.resources(pod)))
 
     def offered(self, node: cards.Node, _settings: contract.Settings) -> dict[str, int]:
         percents = contract.percents(node)
@@ -123,6 +130,11 @@ class Native(contract.Dialect):
         )
 
 
+def _own(resource: str) -> bool:
+    """Whether a resource is of our domain, known or not; a claim is another dialect's word."""
+    return resource.startswith(DOMAIN) and resource != pod_claims.CLAIM
+
+
 def _own_fields(pod: pods.Pod) -> dict[str, str]:
     """Where the pod names resources of our domain: the field of each, by its name."""
     return {
@@ -133,7 +145,7 @@ def _own_fields(pod: pods.Pod) -> dict[str, str]:
             ("requests", spot.container.resources.requests),
         )
         for resource in amounts
-        if resource.startswith(DOMAIN)
+        if _own(resource)
     }
 
 

@@ -37,6 +37,10 @@ class Nvidia(contract.Dialect):
     name = "nvidia"
     resources: ClassVar = {CARDS: msgspec.structs.replace(rules.CARDS, least=0)}
     vendor_resources = frozenset({CARDS})
+    measures: ClassVar = {CARDS: contract.CARDS}
+    provisioner = contract.Provisioner(
+        names=("elasticgpu.io/physical",), source="physicalGPU", whole_only=True
+    )
     # A node that is labelled for sharing offers no whole cards.
     modes = (
         *map(aliyun.mode, aliyun.EXCLUSIVE_MODES),

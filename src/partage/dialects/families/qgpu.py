@@ -46,6 +46,14 @@ class Qgpu(contract.Dialect):
         MEMORY: rules.units("GiB"),
     }
     annotation_prefixes = ("tke.cloud.tencent.com/",)
+    measures: ClassVar = {CORE: contract.COMPUTE, MEMORY: contract.memory(_GIB)}
+    provisioner = contract.Provisioner(
+        names=("elasticgpu.io/qgpu",),
+        source="qGPU",
+        needs=(CORE, MEMORY),
+        compute_step=_CORE_STEP,
+        most_tenants=MOST_TENANTS,
+    )
     modes = (
         *(
             modes.Mode(

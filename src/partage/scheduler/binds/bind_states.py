@@ -232,11 +232,7 @@ class Binds:
     ) -> grants.Grant | refusals.Refusal:
         """Reserve what a pod needs on a node, in place of what it held; a refusal ends the hold."""
         fleet, uid = self._mirror.fleet, pod.metadata.uid
-        if not isinstance(self._states.get(uid), Held | None):
-            raise errors.LedgerError(
-                f"pod {pod.metadata.namespace}/{pod.metadata.name} may be bound already",
-                instead="wait until the API server shows what became of it",
-            )
+        self._check_open(pod)
         before = fleet.hold_of(uid)
         held = fleet.hold(pod.identity, demand, node, expires_at=self._clock() + self._hold_s)
         if isinstance(held, refusals.Refusal):
@@ -246,6 +242,12 @@ class Binds:
         if before is not None and before.grant.node != node:
             self._mirror.freed(before.grant.node)
         return held.grant
+
+    def reserve(self, pod: pods.Pod, grant: grants.Grant) -> None:
+        """Reserve for a pod what its claims have, in place of what it held."""
+        self._check_open(pod)
+        self._mirror.fleet.reserve(grant, expires_at=self._clock() + self._hold_s)
+        self._states[grant.pod.uid] = Held(grant, registry.trimmed(pod))
 
     def lift(self, uid: str) -> str:
         """Take a pod's hold away, to choose anew; the node it was on, or nothing."""
@@ -315,6 +317,13 @@ class Binds:
 
     def __iter__(self) -> Iterator[State]:
         return iter(self._states.values())
+
+    def _check_open(self, pod: pods.Pod) -> None:
+        if not isinstance(self._states.get(pod.metadata.uid), Held | None):
+            raise errors.LedgerError(
+                f"pod {pod.metadata.namespace}/{pod.metadata.name} may be bound already",
+                instead="wait until the API server shows what became of it",
+            )
 
     def _enter(self, uid: str, state: State | Bound | Ended) -> None:
         """Let the fleet follow a transition."""

@@ -35,11 +35,13 @@ class Mirror:
         *,
         freed: Callable[[str], None] = lambda _node: None,
         seen: Callable[[nodes.Node], None] = lambda _node: None,
+        removed: Callable[[str], None] = lambda _node: None,
     ) -> None:
         self.fleet = fleet
         # Called with the name of a node that has more room than before; without one where it is
         # the total of a namespace that changed.
         self.freed = freed
+        self._removed = removed  # called with the name of a node that is gone
         self.mix = demand_mix.Mix()
         self.problems = problems.Problems()
         self._requests = pod_requests.PodRequests(unit)
@@ -102,6 +104,7 @@ class Mirror:
     def _node_removed(self, name: str) -> None:
         self.fleet.remove_node(name)
         self.unhealthy.judge(name)
+        self._removed(name)
 
     def _health_changed(self, name: str) -> None:
         if self._update(name):

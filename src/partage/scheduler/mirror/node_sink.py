@@ -9,7 +9,7 @@ from typing import Protocol
 import msgspec
 
 from partage.core import cards
-from partage.dialects import loads, memory_units, nodes, registry
+from partage.dialects import loads, memory_units, node_readings, nodes
 from partage.scheduler.mirror import problems
 
 log = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ class NodeSink:
 
     def _put(self, node: nodes.Node) -> None:
         name = node.metadata.name
-        report = registry.read_node(node)
+        report = node_readings.read(node)
         self._problems.set(f"node {name}", "; ".join(report.problems))
         self._note_unit(name, node)
         self._note_closed(name, node.spec)

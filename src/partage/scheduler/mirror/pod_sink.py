@@ -15,6 +15,7 @@ import msgspec
 
 from partage.core import cards, demand_mix, demands, fleet, grants
 from partage.dialects import bound_pods, grant_record, loads, pods, registry
+from partage.dialects.claims import objects
 from partage.scheduler.mirror import pod_requests, problems
 
 log = logging.getLogger(__name__)
@@ -113,7 +114,8 @@ class PodSink:
 
     def keys(self) -> Collection[str]:
         """All pods that have or await something, with those bound here and not seen since."""
-        return self._entries.keys() | self._fleet.uids()
+        granted = {uid for uid in self._fleet.uids() if not objects.owned_name(uid)}
+        return self._entries.keys() | granted
 
     def used(self, node: str) -> loads.Load:
         """The load of all pods on a node."""

@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any
 
 import msgspec
@@ -29,6 +29,7 @@ from partage.kube import api as kube
 from partage.kube import errors as kube_errors
 from partage.scheduler import kubernetes_names, wire
 from partage.scheduler.binds import bind_states, pod_lookup, scheduler_timeout, send_window
+from partage.scheduler.claims import claim_grants
 from partage.scheduler.mirror import mirror as mirrors
 from partage.scheduler.verbs import bind_texts
 
@@ -36,6 +37,11 @@ log = logging.getLogger(__name__)
 
 _ARGS = msgspec.json.Decoder(wire.BindingArgs)
 _OVERLOADED = frozenset({429, 503, 504})
+
+
+Claimed = Callable[
+    [pods.Pod, demands.PodDemand, Collection[str]], grants.Grant | claim_grants.Waits
+]
 
 
 class Refused(errors.PartageError):
@@ -60,6 +66,7 @@ class Binder:
         allowed: Callable[[], str],
         scheduler_timeout: scheduler_timeout.SchedulerTimeout,
         timeout_s: float,
+        claimed: Claimed | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._mirror = mirror
@@ -72,6 +79,7 @@ class Binder:
         self._allowed = allowed  # why nothing may be bound just now; empty if it may
         self._scheduler_timeout = scheduler_timeout
         self._timeout_s = timeout_s  # for the answer to a Binding, from its sending
+        self._claimed = claimed  # what a pod has by its claims
         self._sleep = sleep
         self._running: dict[str, asyncio.Future[None]] = {}  # one attempt at a time for a pod
         self.bound = self.failed = self.conflicts = self.sent = self.late = 0
@@ -162,9 +170,24 @@ class Binder:
         if isinstance(state, bind_states.InDoubt):
             _same_node(args, state.grant.node)
             return
+        if demand.by_claim:
+            self._reserve_claimed(args, pod, demand)
+            return
         held = self._binds.hold(pod, demand, args.node)
         if isinstance(held, refusals.Refusal):
             raise Refused(held.text)
+
+    def _reserve_claimed(
+        self, args: wire.BindingArgs, pod: pods.Pod, demand: demands.PodDemand
+    ) -> None:
+        """What its claims have, as they are at this moment."""
+        if self._claimed is None:
+            raise Refused("this extender does not serve claims")
+        grant = self._claimed(pod, demand, (args.node,))
+        if isinstance(grant, claim_grants.Waits):
+            raise Refused(grant.text)
+        _same_node(args, grant.node)
+        self._binds.reserve(pod, grant)
 
     async def _send(self, args: wire.BindingArgs, pod: pods.Pod, deadline: float) -> None:
         """Send a Binding; again after a pause that the server asks for, if there is time."""

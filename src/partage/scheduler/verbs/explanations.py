@@ -19,6 +19,7 @@ from partage.core.placement import fitting, plans
 from partage.core.placement.rooms import NodeState
 from partage.dialects import namespaces, nodes, pods, registry
 from partage.scheduler.binds import bind_states
+from partage.scheduler.claims import claim_grants
 from partage.scheduler.mirror import mirror as mirrors
 from partage.scheduler.verbs import filter_history, filter_texts
 
@@ -98,6 +99,7 @@ async def explain(
     *,
     binds: bind_states.Binds | None = None,
     history: filter_history.FilterHistory | None = None,
+    claims: claim_grants.ClaimGrants | None = None,
 ) -> Explanation:
     """All that can be said about a pod; the command line knows no binds and no history."""
     name = f"{pod.metadata.namespace}/{pod.metadata.name}"
@@ -114,6 +116,9 @@ async def explain(
     if pod.spec.node_name:
         summary = _bound(mirror, pod)
         return Explanation(pod=name, summary=summary, grant=granted, warnings=warnings)
+    if demand.by_claim:
+        summary, fits = _by_claim(pod, demand, claims)
+        return Explanation(pod=name, summary=summary, grant=granted, fits=fits, warnings=warnings)
     fits = mirror.fleet.best(demand, limit=0)
     open_nodes = [node for node in fits if not _keeps_away(mirror, node, pod)]
     if granted is not None:
@@ -126,6 +131,25 @@ async def explain(
         return Explanation(pod=name, summary=summary, fits=within[:_SHOWN], warnings=warnings)
     closed = [_closed(mirror, node, pod) for node in fits if node not in beyond]
     return await _refused(mirror, pod, demand, _Fitting(beyond, closed), warnings)
+
+
+def _by_claim(
+    pod: pods.Pod, demand: demands.PodDemand, claims: claim_grants.ClaimGrants | None
+) -> tuple[str, list[str]]:
+    """What a pod with claims waits for, and the node to which it could go."""
+    if claims is None:
+        names = ", ".join(c.demand.claim for c in demand.containers)
+        return f"it waits for its claims ({names}), which {_UNREAD}", []
+    grant = claims.grant(pod, demand)
+    if isinstance(grant, claim_grants.Waits):
+        return f"it waits: {grant.text}", []
+    return f"its claims are bound on node {grant.node}, and it fits there", [grant.node]
+
+
+_UNREAD = (
+    "cannot be read: apply deploy/claims.yaml if `kubectl get egpuc` does not know them, or get "
+    "the right to list elasticgpuclaims, elasticgpus and elasticgpuclasses"
+)
 
 
 def _bound(mirror: mirrors.Mirror, pod: pods.Pod) -> str:

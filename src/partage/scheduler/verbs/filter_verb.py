@@ -99,6 +99,8 @@ class Filter:
             return self._answers.not_allowed(question, str(error))
         if demand is None:
             return self._answers.without_cards(question)
+        if demand.by_claim:
+            return self._decided(question, demand)
         steps = self._mirror.fleet.prepare(demand)
         if steps is not None:
             return self._prepared(question, demand, steps)
@@ -125,6 +127,8 @@ class Filter:
             return self._answers.placed(question, verdict.placed)
         if verdict.nodes:
             return self._answers.accepted(question, verdict.nodes)
+        if verdict.waits_for:
+            return self._answers.not_allowed(question, verdict.waits_for)
         if last.partial and self._nominations is not None:
             self._nominations.missed(pod, demand, names, pod.status.nominated_node_name)
         return self._answers.refused(question, demand, last)

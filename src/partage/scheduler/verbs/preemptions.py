@@ -44,6 +44,8 @@ class Preemption:
         demand = None if args.pod is None else self._mirror.demand(args.pod)
         if args.pod is None or demand is None:
             return proposed  # not ours to decide
+        if demand.by_claim:
+            return {}  # its claims have what they have, whoever is evicted
         preemptor = _Preemptor(args.pod.identity, demand, _is_plain(args.pod, body))
         needed = {name: self._needed(preemptor, name, v) for name, v in proposed.items()}
         return {

@@ -14,7 +14,7 @@ import msgspec
 import yaml
 
 from partage.cli import notices
-from partage.cli.cluster import cluster_snapshot, mirror_snapshot
+from partage.cli.cluster import claims_snapshot, cluster_snapshot, mirror_snapshot
 from partage.cli.commands.inspect import accelerator_rows, inspection
 from partage.cli.display import tables
 from partage.cli.sources import agent_address
@@ -75,6 +75,7 @@ async def _read(cluster: cluster_snapshot.Cluster) -> inspection.Inspection:
     cluster_mirror = await mirror_snapshot.read(
         cluster, pods.Pod, see=others.see_pod, see_node=others.see_node
     )
+    await claims_snapshot.read(cluster, cluster_mirror)
     return inspection.inspect(cluster_mirror, named=cluster.node, others=others.rows())
 
 
@@ -178,12 +179,17 @@ def _tenant(
     node: inspection.Node, card: inspection.Card, tenant: inspection.Tenant, *, wide: bool
 ) -> tuple[str, ...]:
     usual = (
-        *(node.name, str(card.index), tenant.namespace, tenant.pod, tenant.dialect or UNKNOWN),
+        *(node.name, str(card.index), tenant.namespace, _pod(tenant), tenant.dialect or UNKNOWN),
         *(str(tenant.memory_mib), f"{tenant.compute_percent}%", tenant.exclusive),
         *(tenant.fence or UNKNOWN, "worst-case" if tenant.worst_case else "exactly"),
     )
     more = (tenant.qos, ",".join(tenant.containers) or UNKNOWN, tenant.uid)
     return usual + more * wide
+
+
+def _pod(tenant: inspection.Tenant) -> str:
+    users = ", ".join(name.partition("/")[2] for name in tenant.used_by)
+    return f"{tenant.pod} ({users})" if users else tenant.pod
 
 
 def _other(row: accelerator_rows.Accelerators) -> tuple[str, ...]:

@@ -21,14 +21,16 @@ from partage.core import grants
 from partage.core.placement.rooms import NodeState, Room, Use
 from partage.core.problems import Problem
 from partage.dialects import nodes
+from partage.dialects.claims import objects
+from partage.scheduler.claims import claim_store
 from partage.scheduler.mirror import mirror
 
 
 class Tenant(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What one pod has of one card, at its worst moment."""
+    """What one pod has of one card, at its worst moment; or what a claim has, for any pod."""
 
     namespace: str
-    pod: str
+    pod: str  # or egpuc/<claim>, or egpu/<name> where no claim has it
     uid: str
     dialect: str | None
     containers: tuple[str, ...]
@@ -39,6 +41,7 @@ class Tenant(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     fence: str | None  # the level in force; several where containers differ
     worst_case: bool  # nothing readable says what the pod has
     measured_mib: int | None = None  # in use now, where an agent was asked
+    used_by: tuple[str, ...] = ()  # the pods that have it by the claim
 
 
 class Card(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -141,8 +144,11 @@ class _View:
         self._tenants: dict[str, list[Tenant]] = collections.defaultdict(list)  # by uuid
         for grant in state.grants.values():
             guessed = cluster_mirror.pods.is_guessed(grant.pod.uid, grant.node)
+            elastic_gpu = objects.owned_name(grant.pod.uid)
+            users = claim_store.users(cluster_mirror.fleet, elastic_gpu) if elastic_gpu else ()
             for uuid, taking in grants.takings(grant).items():
-                self._tenants[uuid].append(_tenant(grant, uuid, taking, worst_case=guessed))
+                tenant = _tenant(grant, uuid, taking, worst_case=guessed, users=users)
+                self._tenants[uuid].append(tenant)
 
     def node(self) -> Node:
         node = self._state.node
@@ -192,13 +198,20 @@ class _View:
 _NAMES = operator.attrgetter("namespace", "pod", "uid")
 
 
-def _tenant(grant: grants.Grant, uuid: str, taking: grants.Taking, *, worst_case: bool) -> Tenant:
+def _tenant(
+    grant: grants.Grant,
+    uuid: str,
+    taking: grants.Taking,
+    *,
+    worst_case: bool,
+    users: tuple[str, ...],
+) -> Tenant:
     containers = [c for c in grant.containers if any(share.uuid == uuid for share in c.shares)]
     fences = sorted({c.fence for c in containers if c.fence})
     alone = "card" if taking.exclusive else "no"
     return Tenant(
         namespace=grant.pod.namespace,
-        pod=grant.pod.name,
+        pod=_name(grant.pod),
         uid=grant.pod.uid,
         dialect=grant.dialect or None,
         containers=tuple(c.name for c in containers if c.name),
@@ -208,7 +221,15 @@ def _tenant(grant: grants.Grant, uuid: str, taking: grants.Taking, *, worst_case
         exclusive="node" if grant.exclusive_node else alone,
         fence=",".join(fences) or None,  # written down when containers have started
         worst_case=worst_case,
+        used_by=users,
     )
+
+
+def _name(owner: grants.Pod) -> str:
+    """A pod's name; a claim's as kubectl takes it, of which there may be one of the same name."""
+    if not objects.owned_name(owner.uid):
+        return owner.name
+    return f"egpuc/{owner.name}" if owner.namespace else f"egpu/{owner.name}"
 
 
 def _exceeded(room: Room) -> Iterator[str]:

@@ -1,0 +1,156 @@
+"""Reviews of claims and their classes: stored in one spelling, and refused if nobody can read them.
+
+Several spellings of the same fields are in circulation. :meth:`ClaimReviews.spell` stores the one
+of the definitions, and amounts as Kubernetes writes them, with a warning where that could surprise.
+:meth:`ClaimReviews.check` refuses a claim that asks for what cannot be. A class that is not there
+yet is a warning only, as classes and claims may come in any order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+
+from partage.admission import additions, wire
+from partage.core import errors
+from partage.dialects import contract, registry
+from partage.dialects.claims import amounts, objects, requests
+
+_CLAIM, _CLASS = "ElasticGPUClaim", "ElasticGPUClass"
+
+Form = TypeVar("Form")
+
+
+class Classes(Protocol):
+    """The classes of the cluster."""
+
+    def complete(self) -> bool:
+        """Whether all of them are known."""
+
+    def provisioner(self, name: str, /) -> str | None:
+        """What makes the shares of a class; None if it is not known."""
+
+
+class Cluster(Protocol):
+    """What is known of the cluster besides."""
+
+    @property
+    def settings(self) -> contract.Settings:
+        """How requests are read."""
+
+
+class ClaimReviews:
+    """Answers, by the classes that are known at the moment."""
+
+    def __init__(self, classes: Classes, cluster: Cluster) -> None:
+        self._classes = classes
+        self._cluster = cluster
+
+    def spell(self, body: bytes) -> bytes:
+        """Store an object in the one spelling."""
+        request = wire.decode(body)
+        claim, gpu_class = _claim(request), _class(request)
+        if claim is not None:
+            warnings = [str(caution) for caution in _cautions(claim)]
+            return wire.allowed(request, patch=list(_spelled_claim(claim)), warnings=warnings)
+        if gpu_class is not None:
+            return wire.allowed(request, patch=list(_spelled_class(gpu_class)))
+        return wire.allowed(request)
+
+    def check(self, body: bytes) -> bytes:
+        """Refuse a claim that nobody could ever bind."""
+        request = wire.decode(body)
+        claim, gpu_class = _claim(request), _class(request)
+        if gpu_class is not None:
+            return wire.allowed(request, warnings=list(_of_class(gpu_class)))
+        if claim is None or (claim.spec.elastic_gpu_name and not _asks(claim)):
+            return wire.allowed(request)
+        try:
+            return wire.allowed(request, warnings=self._judged(claim))
+        except errors.DemandError as error:
+            return wire.refused(request, f"claim {claim.metadata.name}: {error}")
+
+    def _judged(self, claim: objects.ElasticGPUClaim) -> list[str]:
+        """What to warn of; raises DemandError for what can never be bound."""
+        name = claim.class_name
+        provisioner = self._classes.provisioner(name)
+        if provisioner is None:
+            cautions = [str(caution) for caution in requests.check(claim)]
+            waits = f"class {name} is not there yet; the claim waits until it is created"
+            return [waits, *cautions] if name and self._classes.complete() else cautions
+        if not requests.ours(provisioner):
+            return [f"class {name} has the provisioner {provisioner}, which Partage leaves alone"]
+        reading = requests.read(claim, provisioner, self._cluster.settings)
+        return [str(caution) for caution in reading.cautions]
+
+
+def _claim(request: wire.Request) -> objects.ElasticGPUClaim | None:
+    return _decoded(request, _CLAIM, objects.ElasticGPUClaim)
+
+
+def _class(request: wire.Request) -> objects.ElasticGPUClass | None:
+    return _decoded(request, _CLASS, objects.ElasticGPUClass)
+
+
+def _decoded(request: wire.Request, kind: str, form: type[Form]) -> Form | None:
+    """The object, if it is of the kind; what cannot be read is refused by its definition."""
+    if request.kind.kind != kind:
+        return None
+    try:
+        return msgspec.json.decode(request.object, type=form)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None
+
+
+def _asks(claim: objects.ElasticGPUClaim) -> bool:
+    return bool(claim.spec.resources.requests or claim.spec.resources.limits)
+
+
+def _spelled_claim(claim: objects.ElasticGPUClaim) -> Iterator[additions.Operation]:
+    """The changes; spellings that contradict each other stay, and the definition refuses them."""
+    names = claim.spec.class_names
+    others = [field for field in names if field != "elasticGPUClassName"]
+    if others and len(set(names.values())) == 1:
+        yield _set("/spec/elasticGPUClassName", claim.class_name)
+        yield from ({"op": "remove", "path": f"/spec/{field}"} for field in others)
+    for kind, resource, written in _written(claim):
+        if amounts.canonical(written) != written:
+            path = f"/spec/resources/{kind}/{additions.pointer(resource)}"
+            yield _set(path, amounts.canonical(written))
+
+
+def _cautions(claim: objects.ElasticGPUClaim) -> Iterator[contract.Caution]:
+    for kind, resource, written in _written(claim):
+        caution = amounts.caution(f"spec.resources.{kind}[{resource}]", written)
+        if caution is not None:
+            yield caution
+
+
+def _written(claim: objects.ElasticGPUClaim) -> Iterator[tuple[str, str, Any]]:
+    resources = claim.spec.resources
+    for kind, written in (("requests", resources.requests), ("limits", resources.limits)):
+        for resource, amount in written.items():
+            yield kind, resource, amount
+
+
+def _spelled_class(gpu_class: objects.ElasticGPUClass) -> Iterator[additions.Operation]:
+    own, other = gpu_class.egpu_binding_mode, gpu_class.other_binding_mode
+    if own is None:
+        yield _set("/egpuBindingMode", str(gpu_class.binding_mode))
+    if other is not None and own in (None, other):
+        yield {"op": "remove", "path": "/eGPUBindingMode"}
+
+
+def _of_class(gpu_class: objects.ElasticGPUClass) -> Iterator[str]:
+    if not requests.ours(gpu_class.provisioner):
+        names = ", ".join(registry.provisioners())
+        yield (
+            f"Partage leaves claims of provisioner {gpu_class.provisioner} to others; its own are "
+            f"{names}"
+        )
+
+
+def _set(path: str, value: Any) -> additions.Operation:
+    return {"op": "add", "path": path, "value": value}

@@ -1,0 +1,77 @@
+"""Pod claims: which container of a pod has its cards by which claim.
+
+A pod names an ElasticGPUClaim of its own namespace in an annotation, and the container in the
+annotation's name. Two spellings are in circulation, ``elasticgpu.io/egpuc-<container>`` and
+``egpuc.elasticgpu.io/<container>``; both are read. The published example of the second one names
+something that is not a container of its pod. Where a pod has one container, it can only be that.
+
+The kubelet gives devices by the resources of a container, so one that has a claim names
+``partage.dev/claim: 1``, which admission writes.
+"""
+
+from __future__ import annotations
+
+import re
+
+from partage.core import errors
+from partage.dialects import pods, rules
+
+CLAIM = "partage.dev/claim"  # the resource by which a container with a claim reaches the agent
+ANNOTATION = "elasticgpu.io/egpuc-"  # followed by the container's name
+OTHER_ANNOTATION = "egpuc.elasticgpu.io/"
+PREFIXES = (ANNOTATION, OTHER_ANNOTATION)
+
+_LONGEST_NAME = 253  # of an object, by Kubernetes
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?", re.ASCII)
+
+
+def of(pod: pods.Pod) -> dict[str, str]:
+    """The names of the claims, by container; raises DemandError for what cannot be meant."""
+    claims: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    for annotation, text in pod.metadata.annotations.items():
+        if not annotation.startswith(PREFIXES):
+            continue
+        container, claim = _container(pod, annotation), _claim(annotation, text)
+        if claims.setdefault(container, claim) != claim:
+            first = rules.annotation_field(annotations[container])
+            raise errors.DemandError(
+                rules.annotation_field(annotation),
+                f"container {container} has another claim already, {claims[container]}",
+                also=first,
+                instead="name one claim for each container",
+            )
+        annotations[container] = annotation
+    return claims
+
+
+def annotation(pod: pods.Pod) -> str:
+    """The first annotation of a pod that names a claim; empty if none does."""
+    return next((name for name in pod.metadata.annotations if name.startswith(PREFIXES)), "")
+
+
+def _container(pod: pods.Pod, annotation: str) -> str:
+    prefix = next(prefix for prefix in PREFIXES if annotation.startswith(prefix))
+    named = annotation.removeprefix(prefix)
+    names = [spot.container.name for spot in pods.spots(pod)]
+    if named in names:
+        return named
+    if len(names) == 1:
+        return names[0]
+    raise rules.annotation_error(
+        annotation,
+        f"the pod has no container {rules.shown(named)}",
+        instead="write " + " or ".join(f"{prefix}{name}" for name in names[: rules.MOST_WORDS]),
+    )
+
+
+def _claim(annotation: str, text: str) -> str:
+    if "/" in text:
+        problem = f"{rules.shown(text)} is not a claim of the pod's own namespace"
+        instead = "write the name of a claim alone, and create that claim where the pod is"
+        raise rules.annotation_error(annotation, problem, instead=instead)
+    if len(text) > _LONGEST_NAME or not _NAME.fullmatch(text):
+        problem = f"{rules.shown(text)} is not the name of an object"
+        instead = "write the name of an ElasticGPUClaim of the pod's namespace"
+        raise rules.annotation_error(annotation, problem, instead=instead)
+    return text

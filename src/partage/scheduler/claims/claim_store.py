@@ -1,0 +1,319 @@
+"""The objects of claims as they were last seen, with what follows from them for the fleet.
+
+Three reflectors fill it: claims, classes, ElasticGPUs. The shares of an ElasticGPU are a grant of
+the fleet from the moment in which its record is seen, and until it is gone, so nothing else can
+have them, whether or not a pod uses them. What has to be looked at again is a set of names, not a
+queue of events: however often an object changes, it is looked at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+
+from partage.core import errors, fleet, grants
+from partage.dialects import contract, nodes
+from partage.dialects.claims import objects, requests
+from partage.scheduler.claims import lifecycle
+
+
+class ClaimStore:
+    """What is known of claims."""
+
+    def __init__(
+        self,
+        fleet: fleet.Fleet,
+        *,
+        settings: Callable[[], contract.Settings],
+        freed: Callable[[str], None] = lambda _node: None,
+    ) -> None:
+        self._settings = settings
+        self._freed = freed  # called with the name of a node that has more room than before
+        self.claims = _Claims(self)
+        self.classes = _Classes(self)
+        self.elastic_gpus = _ElasticGPUs(self)
+        self.due_claims: dict[str, None] = {}  # uids, the longest waiting first
+        self.due_elastic_gpus: dict[str, None] = {}  # names
+        self.wanted: dict[str, tuple[str, ...]] = {}  # claim's uid -> nodes for a pod that waits
+        self._fleet = fleet
+
+    def find(self, key: str) -> objects.ElasticGPUClaim | None:
+        """A claim by ``namespace/name``."""
+        uid = self.claims.uids.get(key)
+        return None if uid is None else self.claims.by_uid[uid]
+
+    def elastic_gpu_of(self, claim: objects.ElasticGPUClaim) -> objects.ElasticGPU | None:
+        """What a claim names, or what was made for it or given to it."""
+        by_name = self.elastic_gpus.by_name
+        if claim.spec.elastic_gpu_name:
+            return by_name.get(claim.spec.elastic_gpu_name)
+        owned = self.elastic_gpus.owned.get(claim.metadata.uid)
+        return by_name.get(owned) if owned is not None else None
+
+    def class_of(self, claim: objects.ElasticGPUClaim) -> objects.ElasticGPUClass | None:
+        """The class that a claim names, if it is there."""
+        return self.classes.by_name.get(claim.class_name)
+
+    def bound_grant(self, claim: objects.ElasticGPUClaim) -> grants.Grant | None:
+        """What a bound claim has; None while it has nothing that could be used."""
+        this = self.elastic_gpu_of(claim)
+        if this is None or claim.spec.elastic_gpu_name != this.metadata.name:
+            return None
+        ref = this.spec.claim_ref
+        if ref is None or ref.uid != claim.metadata.uid or self.absence(this.metadata.name):
+            return None
+        return self.grant(this.metadata.name)
+
+    def grant(self, name: str) -> grants.Grant | None:
+        """The shares of an ElasticGPU that are recorded on it."""
+        uid = objects.owner(name).uid
+        return None if self._fleet.hold_of(uid) else self._fleet.grant_of(uid)
+
+    def absence(self, name: str) -> str:
+        """Why the shares of an ElasticGPU are not there; empty if they are, or there are none."""
+        grant = self.grant(name)
+        if grant is None:
+            return ""
+        state = self._fleet.state(grant.node)
+        if state is None:
+            return f"node {grant.node} is gone"
+        cards_of = {card.uuid: card for card in state.node.cards}
+        for share in grant.containers[0].shares if cards_of else ():
+            card = cards_of.get(share.uuid)
+            if card is None:
+                return f"node {grant.node} has no card {share.uuid} any more"
+            if not card.healthy:
+                return f"card {card.index} ({card.uuid}) of node {grant.node} is unhealthy"
+        return ""
+
+    def claim_view(self, uid: str) -> lifecycle.ClaimView | None:
+        """A claim, with all that its next step depends on."""
+        claim = self.claims.by_uid.get(uid)
+        if claim is None:
+            return None
+        this, gpu_class = self.elastic_gpu_of(claim), self.class_of(claim)
+        foreign = gpu_class is not None and not requests.ours(gpu_class.provisioner)
+        name = this.metadata.name if this is not None else ""
+        request = self._asked(claim, gpu_class) if not foreign else lifecycle.Asked()
+        return lifecycle.ClaimView(
+            claim=claim,
+            gpu_class=gpu_class,
+            foreign=foreign,
+            asked=request,
+            elastic_gpu=this,
+            absent=self.absence(name) if name else "",
+            spare=None if this is not None else self._spare(claim, request),
+            used=bool(name and self._fleet.users(name)),
+            wanted=uid in self.wanted,
+        )
+
+    def elastic_gpu_view(self, name: str) -> lifecycle.ElasticGPUView | None:
+        """An ElasticGPU, with all that its next step depends on."""
+        this = self.elastic_gpus.by_name.get(name)
+        if this is None:
+            return None
+        ref = this.spec.claim_ref
+        claim = self.claims.by_uid.get(ref.uid) if ref is not None else None
+        return lifecycle.ElasticGPUView(
+            elastic_gpu=this,
+            claim=claim,
+            has_shares=self.grant(name) is not None,
+            damage=self.elastic_gpus.damages.get(name, ""),
+            absent=self.absence(name),
+            used=bool(self._fleet.users(name)),
+            asked=self._asked_of(this, claim),
+        )
+
+    def look_again(self, node: str = "") -> None:
+        """Room appeared, or a node changed: what waits for room, or is on that node, is due."""
+        for name in (*self.elastic_gpus.unallocated, *self.elastic_gpus.by_node.get(node, ())):
+            self.due_elastic_gpus[name] = None
+            ref = self.elastic_gpus.by_name[name].spec.claim_ref
+            if ref is not None and ref.uid in self.claims.by_uid:
+                self.due_claims[ref.uid] = None
+
+    def want(self, claim: objects.ElasticGPUClaim, node_names: Collection[str]) -> None:
+        """A pod that waits names a claim, and could go to these nodes."""
+        uid = claim.metadata.uid
+        if self.wanted.get(uid) != tuple(node_names):
+            self.wanted[uid] = tuple(node_names)
+            self.due_claims[uid] = None
+            if (this := self.elastic_gpu_of(claim)) is not None:
+                self.due_elastic_gpus[this.metadata.name] = None
+
+    def related(self, claim: objects.ElasticGPUClaim) -> Iterator[str]:
+        """The ElasticGPUs whose next step may depend on a claim."""
+        owned = self.elastic_gpus.owned.get(claim.metadata.uid)
+        yield from dict.fromkeys(filter(None, (owned, claim.spec.elastic_gpu_name)))
+
+    def settle(self, this: objects.ElasticGPU) -> None:
+        """Count the shares that an ElasticGPU has by its record."""
+        name, uid = this.metadata.name, objects.owner(this.metadata.name).uid
+        recorded = objects.recorded(this)
+        self.elastic_gpus.damages.pop(name, None)
+        if isinstance(recorded, grants.Grant):
+            state = self._fleet.state(recorded.node)
+            # Its cards may have other names by now; those of a node that comes later are read then.
+            self._fleet.admit(recorded if state is None else nodes.rebased(recorded, state.node))
+        elif recorded is not None:
+            self.elastic_gpus.damages[name] = str(recorded)
+        elif self._fleet.hold_of(uid) is None:
+            self._fleet.release(uid)
+
+    def forget(self, name: str) -> None:
+        """An ElasticGPU is gone: so are its shares."""
+        grant = self._fleet.release(objects.owner(name).uid)
+        if grant is not None:
+            self._freed(grant.node)
+
+    def _asked(
+        self, claim: objects.ElasticGPUClaim, gpu_class: objects.ElasticGPUClass | None
+    ) -> lifecycle.Asked:
+        if gpu_class is None:
+            return lifecycle.Asked()
+        try:
+            reading = requests.read(claim, gpu_class.provisioner, self._settings())
+        except errors.DemandError as error:
+            return lifecycle.Asked(problem=str(error))
+        return lifecycle.Asked(reading.alternatives)
+
+    def _asked_of(
+        self, this: objects.ElasticGPU, claim: objects.ElasticGPUClaim | None
+    ) -> lifecycle.Asked:
+        """Of one that an administrator wrote, its capacity says it; of others, their claim."""
+        if claim is not None and not this.spec.capacity:
+            return self._asked(claim, self.class_of(claim))
+        try:
+            return lifecycle.Asked((requests.capacity(this),))
+        except errors.DemandError as error:
+            return lifecycle.Asked(problem=str(error))
+
+    def _spare(
+        self, claim: objects.ElasticGPUClaim, request: lifecycle.Asked
+    ) -> objects.ElasticGPU | None:
+        """An available one of the claim's class with the capacity that it asks for."""
+        for this in self.elastic_gpus.by_name.values():
+            if this.status.phase is not objects.Phase.AVAILABLE:
+                continue
+            if this.spec.elastic_gpu_class_name == claim.class_name and self._meets(this, request):
+                return this
+        return None
+
+    def _meets(self, this: objects.ElasticGPU, request: lifecycle.Asked) -> bool:
+        name = this.metadata.name
+        grant = self.grant(name)
+        state = self._fleet.state(grant.node) if grant is not None else None
+        if grant is None or state is None or self.absence(name):
+            return False
+        shares = grant.containers[0].shares
+        models = {card.uuid: card.model for card in state.node.cards}
+        return requests.met(request.alternatives, shares, [models[s.uuid] for s in shares])
+
+
+def users(fleet: fleet.Fleet, elastic_gpu: str, *, but: str = "") -> tuple[str, ...]:
+    """``namespace/name`` of the pods that have an ElasticGPU by its claim, but for one uid."""
+    granted = [fleet.grant_of(uid) for uid in fleet.users(elastic_gpu) - {but}]
+    pods = [grant.pod for grant in granted if grant is not None]
+    return tuple(sorted(f"{pod.namespace}/{pod.name}" for pod in pods))
+
+
+class _Claims:
+    """The sink for claims."""
+
+    def __init__(self, store: ClaimStore) -> None:
+        self.by_uid: dict[str, objects.ElasticGPUClaim] = {}
+        self.uids: dict[str, str] = {}  # by namespace/name
+        self._store = store
+
+    def put(self, claim: objects.ElasticGPUClaim) -> None:
+        uid = claim.metadata.uid
+        self.by_uid[uid] = claim
+        self.uids[claim.key] = uid
+        self._store.due_claims[uid] = None
+        self._store.due_elastic_gpus.update(dict.fromkeys(self._store.related(claim)))
+
+    def drop(self, uid: str) -> None:
+        claim = self.by_uid.pop(uid, None)
+        if claim is None:
+            return
+        if self.uids.get(claim.key) == uid:
+            del self.uids[claim.key]
+        self._store.wanted.pop(uid, None)
+        self._store.due_claims.pop(uid, None)
+        self._store.due_elastic_gpus.update(dict.fromkeys(self._store.related(claim)))
+
+    def keys(self) -> Collection[str]:
+        return self.by_uid.keys()
+
+
+class _Classes:
+    """The sink for classes."""
+
+    def __init__(self, store: ClaimStore) -> None:
+        self.by_name: dict[str, objects.ElasticGPUClass] = {}
+        self._store = store
+
+    def put(self, gpu_class: objects.ElasticGPUClass) -> None:
+        self.by_name[gpu_class.metadata.name] = gpu_class
+        self._changed(gpu_class.metadata.name)
+
+    def drop(self, name: str) -> None:
+        self.by_name.pop(name, None)
+        self._changed(name)
+
+    def keys(self) -> Collection[str]:
+        return self.by_name.keys()
+
+    def _changed(self, name: str) -> None:
+        for uid, claim in self._store.claims.by_uid.items():
+            if claim.class_name == name:
+                self._store.due_claims[uid] = None
+
+
+class _ElasticGPUs:
+    """The sink for ElasticGPUs."""
+
+    def __init__(self, store: ClaimStore) -> None:
+        self.by_name: dict[str, objects.ElasticGPU] = {}
+        self.owned: dict[str, str] = {}  # claim's uid -> name
+        self.unallocated: dict[str, None] = {}  # names of those that have no shares
+        self.by_node: dict[str, dict[str, None]] = {}  # names
+        self.damages: dict[str, str] = {}  # by name
+        self._store = store
+
+    def put(self, this: objects.ElasticGPU) -> None:
+        name = this.metadata.name
+        self._disown(name)
+        self.by_name[name] = this
+        if this.node_name:
+            self.by_node.setdefault(this.node_name, {})[name] = None
+        else:
+            self.unallocated[name] = None
+        ref = this.spec.claim_ref
+        if ref is not None and ref.uid:
+            self.owned[ref.uid] = name
+            self._store.due_claims[ref.uid] = None
+        self._store.due_elastic_gpus[name] = None
+        self._store.settle(this)
+
+    def drop(self, name: str) -> None:
+        self._disown(name)
+        self.by_name.pop(name, None)
+        self.damages.pop(name, None)
+        self._store.due_elastic_gpus.pop(name, None)
+        for uid, claim in self._store.claims.by_uid.items():
+            if claim.spec.elastic_gpu_name == name:
+                self._store.due_claims[uid] = None
+        self._store.forget(name)
+
+    def keys(self) -> Collection[str]:
+        return self.by_name.keys()
+
+    def _disown(self, name: str) -> None:
+        before = self.by_name.get(name)
+        self.unallocated.pop(name, None)
+        if before is not None and before.node_name:
+            self.by_node[before.node_name].pop(name, None)
+        ref = before.spec.claim_ref if before is not None else None
+        if ref is not None and self.owned.get(ref.uid) == name:
+            del self.owned[ref.uid]
+            self._store.due_claims[ref.uid] = None

@@ -1,0 +1,337 @@
+"""The controller of claims: carries out the writes that :mod:`.lifecycle` computes, one by one.
+
+It runs in the extender, because the fleet that decides about pods decides about claims, too, and
+only while this process leads and has read everything. Each write names the version of the object
+that it was computed from, so one that comes late fails. After a write the object's event brings the
+next one; a write that failed is computed anew after a pause.
+
+Shares are decided and held in one step, then written on the object. While the answer is not there
+they stay held: only the object itself shows what became of it (:meth:`Controller._doubtful`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import logging
+import math
+import uuid
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, NoReturn
+
+import msgspec
+
+from partage.core import demands, fleet, grants, refusals
+from partage.dialects.claims import objects
+from partage.kube import api as kube
+from partage.kube import errors as kube_errors
+from partage.kube import events
+from partage.scheduler.claims import claim_store, lifecycle
+
+log = logging.getLogger(__name__)
+
+TOUCHED = "partage.dev/touched"
+_IDLE_S = 0.05
+_PAUSE_S = 1.0  # after a write that failed
+_MOST_AT_ONCE = 8  # writes that are under way
+_WARNINGS = {
+    "NotFound",
+    "Unavailable",
+    "Invalid",
+    "ClassNotFound",
+    "Taken",
+    "Damaged",
+    "NoRoom",
+}
+
+
+class Controller:
+    """Keeps claims and ElasticGPUs going."""
+
+    def __init__(
+        self,
+        store: claim_store.ClaimStore,
+        fleet: fleet.Fleet,
+        api: kube.Api,
+        written_events: events.Events,
+        *,
+        leading: Callable[[], bool],
+        now: Callable[[], dt.datetime],
+        freed: Callable[[str], None],
+        bound: Callable[[objects.ElasticGPUClaim], None] = lambda _claim: None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._store = store
+        self._fleet = fleet
+        self._api = api
+        self._events = written_events
+        self._leading = leading  # and everything was read
+        self._now = now
+        self._freed = freed
+        self._bound = bound  # called with a claim that has become usable
+        self._sleep = sleep
+        self._busy: set[str] = set()  # objects whose write is under way
+        self._doubts: set[str] = set()  # ElasticGPUs whose shares may have been written
+        self._turns = asyncio.Semaphore(_MOST_AT_ONCE)
+        self.writes = 0
+
+    async def run(self) -> NoReturn:
+        """Carry out what is due, for ever."""
+        async with asyncio.TaskGroup() as group:
+            while True:
+                await self._sleep(_IDLE_S)
+                if self._leading():
+                    self.begin_due(group)
+        raise AssertionError("a loop without an end has ended")
+
+    async def settle(self) -> None:
+        """Before a new leader decides anything: what its predecessor sent can no longer happen.
+
+        An object without shares gets a new version, so that shares which are on their way to it are
+        refused. What was made before is shown by the list that this leader has read.
+        """
+        for name, this in list(self._store.elastic_gpus.by_name.items()):
+            if objects.recorded(this) is None:
+                await self._touch(name)
+
+    def begin_due(self, group: asyncio.TaskGroup) -> None:
+        """Begin the writes that are due, in the group."""
+        for due, view, following in (
+            (self._store.due_elastic_gpus, self._store.elastic_gpu_view, self._next_elastic_gpu),
+            (self._store.due_claims, self._store.claim_view, self._next_claim),
+        ):
+            for key in [key for key in due if key not in self._busy][:_MOST_AT_ONCE]:
+                del due[key]
+                if view(key) is not None:
+                    self._busy.add(key)
+                    group.create_task(self._guarded(key, due, following))
+
+    async def _guarded(
+        self, key: str, due: dict[str, None], following: Callable[[str], lifecycle.Action | None]
+    ) -> None:
+        try:
+            async with self._turns:
+                action = following(key) if self._leading() else None
+                if action is not None:
+                    await self._carry_out(action)
+        except kube_errors.KubeError as error:
+            if not isinstance(error, kube_errors.Conflict | kube_errors.NotFound):
+                log.warning("claims: %s", error.what)
+            await self._sleep(_PAUSE_S)
+            due[key] = None
+        finally:
+            self._busy.discard(key)
+
+    def _next_claim(self, uid: str) -> lifecycle.Action | None:
+        view = self._store.claim_view(uid)
+        return None if view is None else lifecycle.next_for_claim(view)
+
+    def _next_elastic_gpu(self, name: str) -> lifecycle.Action | None:
+        view = self._store.elastic_gpu_view(name)
+        return None if view is None else lifecycle.next_for_elastic_gpu(view)
+
+    async def _carry_out(self, action: lifecycle.Action) -> None:
+        self.writes += 1
+        match action:
+            case lifecycle.Create(claim, gpu_class):
+                await self._api.create(
+                    objects.ELASTIC_GPUS_PATH, objects.unallocated(claim, gpu_class)
+                )
+            case lifecycle.Allocate(this, alternatives):
+                await self._allocate(this, alternatives)
+            case lifecycle.Name(claim, name):
+                spec = {"spec": {"elasticGPUName": name}}
+                await self._patch(_claim_path(claim), claim.metadata, spec)
+            case lifecycle.Assign(this, claim):
+                path = objects.elastic_gpu_path(this.metadata.name)
+                owner = {"spec": {"claimRef": objects.claim_ref(claim)}}
+                await self._patch(path, this.metadata, owner)
+            case lifecycle.Protect(target, protected):
+                await self._protect(target, protected=protected)
+            case lifecycle.SetClaim():
+                await self._set_claim(action)
+            case lifecycle.SetElasticGPU():
+                await self._set_elastic_gpu(action)
+            case lifecycle.Delete(this):
+                await self._delete(this.metadata)
+
+    async def _allocate(
+        self, this: objects.ElasticGPU, alternatives: tuple[demands.Demand, ...]
+    ) -> None:
+        """Decide and hold in one step, then write; a refusal is written as the reason to wait."""
+        name = this.metadata.name
+        if name in self._doubts:
+            await self._doubtful(name)
+            return
+        held = self._hold(this, alternatives)
+        if isinstance(held, str):
+            waiting = lifecycle.SetElasticGPU(this, objects.Phase.PENDING, "NoRoom", held)
+            if (this.status.reason, this.status.message) != ("NoRoom", held):
+                await self._set_elastic_gpu(waiting)
+            return
+        path, body = objects.elastic_gpu_path(name), objects.allocated(this, held)
+        try:
+            await self._patch(path, this.metadata, body)
+        except kube_errors.KubeError as error:
+            if _was_declined(error):
+                self._release(name)
+            else:
+                self._doubts.add(name)
+            raise
+
+    def _hold(
+        self, this: objects.ElasticGPU, alternatives: tuple[demands.Demand, ...]
+    ) -> grants.Grant | str:
+        """Shares on the best node for any of the alternatives; or why there are none."""
+        owner = objects.owner(this.metadata.name, this.claim_key)
+        among = self._candidates(this)
+        reason = "no node has what it asks for"
+        uuids = self._named_cards(this)
+        for alternative in alternatives:
+            demand = msgspec.structs.replace(alternative, uuids=uuids)
+            pod_demand = demands.PodDemand(
+                containers=(demands.ContainerDemand("", demand),), dialect="elastic"
+            )
+            nodes = self._fleet.best(pod_demand, among=among, namespace=owner.namespace)
+            if not nodes:
+                reason = self._reason(pod_demand, among, owner.namespace) or reason
+                continue
+            held = self._fleet.hold(owner, pod_demand, nodes[0], expires_at=math.inf)
+            if not isinstance(held, refusals.Refusal):
+                return held.grant
+            reason = held.text
+        return reason
+
+    def _named_cards(self, this: objects.ElasticGPU) -> tuple[str, ...]:
+        """The cards that an administrator chose by the names of their GPU objects."""
+        names = set(this.gpu_names)
+        return tuple(
+            card.uuid
+            for state in (self._fleet.states() if names else ())
+            for card in state.node.cards
+            if objects.gpu_name(state.node.name, card.index) in names
+        )
+
+    def _candidates(self, this: objects.ElasticGPU) -> set[str] | None:
+        """The nodes on which it may be; None: any."""
+        ref = this.spec.claim_ref
+        nodes = self._store.wanted.get(ref.uid) if ref is not None else None
+        if this.node_name:
+            return {this.node_name}
+        return None if nodes is None else set(nodes)
+
+    def _reason(self, demand: demands.PodDemand, among: set[str] | None, namespace: str) -> str:
+        beyond = self._fleet.beyond(demand, namespace, among)
+        if beyond:
+            return next(iter(beyond.values())).text
+        refused = self._fleet.refuse(demand, among)
+        return refusals.furthest(refused).text if refused else ""
+
+    async def _doubtful(self, name: str) -> None:
+        """Find out what became of shares that were sent: the object shows it.
+
+        A new version without shares proves that what was sent can no longer happen.
+        """
+        try:
+            this = await self._api.get(objects.elastic_gpu_path(name), objects.ElasticGPU)
+            if objects.recorded(this) is None:
+                await self._touch(name)
+                this = await self._api.get(objects.elastic_gpu_path(name), objects.ElasticGPU)
+        except kube_errors.NotFound:
+            self._doubts.discard(name)
+            self._release(name)
+            return
+        self._doubts.discard(name)
+        if objects.recorded(this) is None:
+            self._release(name)
+        self._store.elastic_gpus.put(this)
+
+    def _release(self, name: str) -> None:
+        grant = self._fleet.release(objects.owner(name).uid)
+        if grant is not None:
+            self._freed(grant.node)
+
+    async def _touch(self, name: str) -> None:
+        """Give an object a new version: by a text that it never had, as a clock may stand still."""
+        touched = {TOUCHED: uuid.uuid4().hex}
+        await self._api.patch(
+            objects.elastic_gpu_path(name), {"metadata": {"annotations": touched}}
+        )
+
+    async def _protect(
+        self, target: objects.ElasticGPUClaim | objects.ElasticGPU, *, protected: bool
+    ) -> None:
+        is_claim = isinstance(target, objects.ElasticGPUClaim)
+        ours = objects.CLAIM_FINALIZER if is_claim else objects.ELASTIC_GPU_FINALIZER
+        others = [name for name in target.metadata.finalizers if name != ours]
+        finalizers = [*others, ours] if protected else others
+        path = (
+            _claim_path(target)
+            if isinstance(target, objects.ElasticGPUClaim)
+            else objects.elastic_gpu_path(target.metadata.name)
+        )
+        await self._patch(path, target.metadata, {"metadata": {"finalizers": finalizers}})
+
+    async def _set_claim(self, action: lifecycle.SetClaim) -> None:
+        claim, meta = action.claim, action.claim.metadata
+        this = self._store.elastic_gpu_of(claim)
+        bound = action.phase is objects.ClaimPhase.BOUND and this is not None
+        status: dict[str, Any] = objects.bound_status(this) if bound and this is not None else {}
+        status |= {"phase": str(action.phase), "conditions": [self._condition(action)]}
+        await self._patch(_claim_path(claim, "status"), meta, {"status": status})
+        text = action.message or f"bound to ElasticGPU {claim.spec.elastic_gpu_name}"
+        await self._tell("ElasticGPUClaim", meta, action.reason, text)
+        if bound:
+            self._bound(claim)
+
+    async def _set_elastic_gpu(self, action: lifecycle.SetElasticGPU) -> None:
+        this = action.elastic_gpu
+        status = {
+            "phase": str(action.phase),
+            "reason": action.reason,
+            "message": action.message,
+        }
+        path = objects.elastic_gpu_path(this.metadata.name, "status")
+        await self._patch(path, this.metadata, {"status": status})
+        if action.reason and action.reason != "NoRoom":  # that is told to the claim
+            await self._tell("ElasticGPU", this.metadata, action.reason, action.message)
+
+    async def _tell(self, kind: str, meta: objects.Metadata, reason: str, text: str) -> None:
+        about = events.About(kind, meta.name, meta.uid, meta.namespace, objects.API_VERSION)
+        importance = events.WARNING if reason in _WARNINGS else events.NORMAL
+        await self._events.tell(about, reason, text, kind=importance)
+
+    def _condition(self, action: lifecycle.SetClaim) -> dict[str, Any]:
+        return {
+            "type": lifecycle.BOUND,
+            "status": "True" if action.phase is objects.ClaimPhase.BOUND else "False",
+            "reason": action.reason,
+            "message": action.message,
+            "lastTransitionTime": self._now().strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "observedGeneration": action.claim.metadata.generation,
+        }
+
+    async def _delete(self, seen: objects.Metadata) -> None:
+        """Delete an ElasticGPU that is still as it was seen; a person may just be keeping it."""
+        path = objects.elastic_gpu_path(seen.name)
+        await self._api.delete(path, uid=seen.uid, version=seen.resource_version)
+
+    async def _patch(self, path: str, seen: objects.Metadata, body: Mapping[str, Any]) -> None:
+        """Change an object that is still as it was seen; else it is a Conflict."""
+        metadata = {
+            **body.get("metadata", {}),
+            "resourceVersion": seen.resource_version,
+            "uid": seen.uid,
+        }
+        await self._api.patch(path, {**body, "metadata": metadata})
+
+
+def _claim_path(claim: objects.ElasticGPUClaim, subresource: str = "") -> str:
+    return objects.claim_path(claim.metadata.namespace, claim.metadata.name, subresource)
+
+
+def _was_declined(error: kube_errors.KubeError) -> bool:
+    """Whether nothing was written for sure."""
+    if isinstance(error, kube_errors.Unreachable):
+        return not error.sent
+    return isinstance(error, kube_errors.ApiError) and error.status < 500
