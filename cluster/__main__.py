@@ -1,17 +1,20 @@
-"""The command line: ``python -m cluster build``, ``up``, ``status`` and ``down``."""
+"""The command line: ``python -m cluster build``, ``manifests``, ``up``, ``status`` and ``down``."""
 
 from __future__ import annotations
 
 import re
 import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
 from cluster import child_processes, user_cluster
+from cluster.chart import helm, plain_manifests
 from cluster.control_plane import access_files
-from cluster.node import container_image, node
+from cluster.network import network
+from cluster.node import container_image, node, node_settings
 from cluster.programs import kubernetes_build
 
 _NODES = 3  # unless there are real ones
@@ -22,6 +25,10 @@ _ON_REAL_NODES = (
     "kubectl inspect gpushare                 # or partage inspect: the other words, too",
     "kubectl logs greedy                      # what it is refused past its share",
 )
+_ON_NETWORK = (
+    "kubectl get nodes -o wide                # each has an address of its own",
+    "kubectl get services                     # what pods find by its name",
+)
 _ON_OBJECTS = (
     "kubectl apply -f examples/mixed.yaml     # requests in four languages",
     "partage inspect                          # where they went; or kubectl inspect gpushare",
@@ -29,6 +36,9 @@ _ON_OBJECTS = (
 )
 _REAL_NODES = f"""Pods run on the real nodes, with the image {container_image.NAME}. Nodes that are
 objects alone have no kubelet: pods are bound to them but never start."""
+_NETWORKED = f"""Pods have a network, with Services and their names. Nothing of Partage runs:
+install it as docs/install.md says. Pods get the simulated driver by `runtimeClassName:
+{node_settings.RUNTIME_CLASS}`, which its agents need."""
 _OBJECTS_ALONE = """Nodes are objects alone: pods are bound to them but never start, and are deleted
 with `kubectl delete pod NAME --force`. `--kubelets 2` makes real nodes, on which pods run."""
 
@@ -43,6 +53,16 @@ def build() -> None:
     """Build the programs, unless they are there."""
     click.echo(kubernetes_build.ensure())
     click.echo(kubernetes_build.ensure_runc())
+    click.echo(kubernetes_build.ensure_helm())
+    click.echo(kubernetes_build.ensure_kube_proxy())
+    click.echo(kubernetes_build.ensure_coredns())
+
+
+@commands.command()
+def manifests() -> None:
+    """Render the chart into deploy/*.yaml."""
+    for path, text in plain_manifests.rendered().items():
+        path.write_text(text)
 
 
 @commands.command()
@@ -54,12 +74,20 @@ def build() -> None:
 )
 @click.option("--cards", default=4, show_default=True, type=click.IntRange(0, 64), help="Per node.")
 @click.option("--memory", default="16GiB", show_default=True, help="Per card, in whole GiB.")
-def up(nodes: int | None, kubelets: int, cards: int, memory: str) -> None:
+@click.option(
+    "--network",
+    "networked",
+    is_flag=True,
+    help="Real nodes whose pods have a network with Services; nothing of Partage is started.",
+)
+def up(nodes: int | None, kubelets: int, cards: int, memory: str, networked: bool) -> None:
     """Bring the cluster up."""
+    if networked and not kubelets:
+        raise click.UsageError("--network is for pods, which run on real nodes: add --kubelets 2")
     if nodes is None:
         nodes = 0 if kubelets else _NODES
     size = {"nodes": nodes, "kubelets": kubelets, "cards": cards, "card_gib": _gib(memory)}
-    if not user_cluster.up(**size):
+    if not user_cluster.up(**size, networked=networked):
         click.echo("cluster: already up, as it was; `make cluster-down cluster` makes another one")
         _show_status()
     else:
@@ -103,6 +131,8 @@ def _show_status() -> None:
 
 
 def _show_usage() -> None:
+    to_try, about_pods = _advice()
+    shown = "\n".join(f"    {command}" for command in to_try)
     click.echo(f"""
     export KUBECONFIG={_quoted(user_cluster.kubeconfig())}
     alias kubectl={_quoted(user_cluster.kubectl())}
@@ -110,16 +140,22 @@ def _show_usage() -> None:
 
 Then try:
 
-{_commands_to_try()}
+{shown}
 
-{_REAL_NODES if user_cluster.real_nodes() else _OBJECTS_ALONE}
+{about_pods}
 Logs are in {user_cluster.folder()}, in folders named run. `make cluster-down` ends it.""")
 
 
-def _commands_to_try() -> str:
-    """On real nodes a share can be tried; on others there is only what was decided."""
-    commands_to_try = _ON_REAL_NODES if user_cluster.real_nodes() else _ON_OBJECTS
-    return "\n".join(f"    {command}" for command in commands_to_try)
+def _advice() -> tuple[Sequence[str], str]:
+    """Commands to try, and what becomes of pods.
+
+    On real nodes a share can be tried; on others there is only what was decided.
+    """
+    if user_cluster.is_networked():
+        return _ON_NETWORK, f"{_REAL_NODES}\n{_NETWORKED}"
+    if user_cluster.real_nodes():
+        return _ON_REAL_NODES, _REAL_NODES
+    return _ON_OBJECTS, _OBJECTS_ALONE
 
 
 def _quoted(path: Path) -> str:
@@ -130,7 +166,13 @@ def main() -> None:
     """Run a command; what people should read is one line, not a traceback."""
     try:
         commands()
-    except (kubernetes_build.CannotBuild, node.CannotRun, child_processes.ProgramFailed) as error:
+    except (
+        kubernetes_build.CannotBuild,
+        node.CannotRun,
+        network.CannotConnect,
+        child_processes.ProgramFailed,
+        helm.Refused,
+    ) as error:
         sys.exit(f"cluster: {error}")
 
 

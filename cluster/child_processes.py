@@ -31,6 +31,7 @@ LOOPBACK = "127.0.0.1"
 _PARENT_DEATH = Path(__file__).with_name("parent_death.py")
 _GONE = "ZX"  # states of a process that has ended but was not waited for
 _POLL_SECONDS = 0.02
+_LONGEST_CONNECT_SECONDS = 60.0  # on a busy machine
 
 # A program ends with the thread that started it, not with the process. Tests start programs from
 # short-lived threads; this one lives as long as the interpreter.
@@ -49,6 +50,17 @@ class Port:
         self._held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self._held.bind((address, 0))
         self.number: int = self._held.getsockname()[1]
+        self._address = address
+
+    def is_served(self) -> bool:
+        """Whether a program accepts connections on it."""
+        try:
+            with socket.create_connection(
+                (self._address, self.number), timeout=_LONGEST_CONNECT_SECONDS
+            ):
+                return True
+        except ConnectionRefusedError:
+            return False
 
     def release(self) -> None:
         self._held.close()

@@ -143,6 +143,16 @@ def running_pod(
     return made
 
 
+def runtime_class(name: str) -> api.Object:
+    """A RuntimeClass for pods that name a runtime of their node's containerd."""
+    return {
+        "apiVersion": "node.k8s.io/v1",
+        "kind": "RuntimeClass",
+        "metadata": {"name": name},
+        "handler": name,
+    }
+
+
 def _node_status(amounts: Mapping[str, str], address: str) -> api.Object:
     ready = {
         "type": "Ready",
@@ -155,4 +165,28 @@ def _node_status(amounts: Mapping[str, str], address: str) -> api.Object:
         "allocatable": dict(amounts),
         "conditions": [ready],
         "addresses": [{"type": "InternalIP", "address": address}],
+    }
+
+
+def gpu_definition(*, status_apart: bool = False) -> api.Object:
+    """A definition of GPU objects that accepts anything; its status may be written apart."""
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {
+        "name": "v1alpha1",
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": schema},
+        "subresources": {"status": {}} if status_apart else {},
+    }
+    names = {"plural": "gpus", "singular": "gpu", "kind": "GPU", "listKind": "GPUList"}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "gpus.elasticgpu.io"},
+        "spec": {
+            "group": "elasticgpu.io",
+            "scope": "Cluster",
+            "names": names,
+            "versions": [version],
+        },
     }

@@ -1,8 +1,9 @@
 """The cluster of this user: the one that stays up until it is taken down.
 
 ``make cluster`` brings it up: a control plane with its controllers, some nodes with cards, real
-ones with Partage's agent or objects alone, and Partage's extender behind the scheduler. It lives in
-the cache folder, so that every checkout finds the same one.
+ones with Partage's agent or objects alone, and Partage's extender behind the scheduler. With a
+network nothing of Partage runs: it can be installed there as on every cluster, in pods. The cluster
+lives in the cache folder, so that every checkout finds the same one.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from pathlib import Path
 
 from cluster import child_processes, locks, objects
 from cluster.control_plane import control_plane, scheduler_config
-from cluster.node import node
+from cluster.network import network
+from cluster.node import node, node_settings
 from cluster.partage_processes import agent_process, extender_process
 from cluster.programs import kubernetes_build
 
@@ -51,7 +53,7 @@ def address() -> str:
 
 def pids() -> dict[str, int]:
     """The programs of the cluster that run; none if it is down."""
-    running = {**_plane().pids(), EXTENDER: _extender().pid}
+    running: dict[str, int | None] = {**_plane().pids(), EXTENDER: _extender().pid}
     for real_node in real_nodes():
         programs = {**real_node.pids(), AGENT: _agent(real_node).pid}
         running |= {program_on(name, real_node): pid for name, pid in programs.items()}
@@ -64,14 +66,20 @@ def real_nodes() -> list[node.Node]:
     return [_node(number) for number in numbers]
 
 
+def is_networked() -> bool:
+    """Whether its pods have a network, and Partage is not part of it."""
+    return (folder() / control_plane.NETWORK).exists()
+
+
 def names() -> list[str]:
     """All programs that the cluster has while it is complete."""
+    partage = not is_networked()
     on_nodes = [
         program_on(name, real_node)
         for real_node in real_nodes()
-        for name in (*node.PROGRAMS, *([AGENT] if real_node.has_cards else []))
+        for name in (*real_node.programs, *([AGENT] if partage and real_node.has_cards else []))
     ]
-    return [*control_plane.NAMES, EXTENDER, *on_nodes]
+    return [*_plane().names(), *([EXTENDER] if partage else []), *on_nodes]
 
 
 def program_on(name: str, where: node.Node) -> str:
@@ -79,16 +87,20 @@ def program_on(name: str, where: node.Node) -> str:
     return f"{name} {where.name}"
 
 
-def up(*, nodes: int, kubelets: int, cards: int, card_gib: int) -> bool:
+def up(*, nodes: int, kubelets: int, cards: int, card_gib: int, networked: bool) -> bool:
     """Bring the cluster up; False if it was up already."""
     kubernetes_build.ensure()
     if kubelets:
         node.check_machine()
         kubernetes_build.ensure_runc()
+    if networked:
+        network.check_machine()
+        kubernetes_build.ensure_kube_proxy()
+        kubernetes_build.ensure_coredns()
     with locks.exclusive(folder().with_name("cluster.lock"), on_wait=lambda: None):
         if pids():
             return False
-        _up(nodes, kubelets, cards, card_gib)
+        _up(nodes, kubelets, cards, card_gib, networked)
         return True
 
 
@@ -98,24 +110,32 @@ def down() -> None:
     shutil.rmtree(folder(), ignore_errors=True)
 
 
-def _up(nodes: int, kubelets: int, cards: int, card_gib: int) -> None:
+def _up(nodes: int, kubelets: int, cards: int, card_gib: int, networked: bool) -> None:
     """Bring the cluster up; if that fails, nothing is left of it but the logs."""
     shutil.rmtree(folder(), ignore_errors=True)  # of a cluster that went down with the machine
-    plane = _plane().start()
+    plane = _plane(networked=networked).start()
     try:
         plane.client.create_all(objects.nodes(nodes, cards=cards, card_units=card_gib))
         form = f"{cards}x{card_gib}GiB" if cards else ""
         started = [_node(number + 1, plane, form) for number in range(kubelets)]
         node.start_all(started)
-        for real_node in started:
-            if real_node.has_cards:
-                _agent(real_node).start()
-        plane.start_scheduler(_configuration(plane, counted=_counted(kubelets)))
+        if networked:
+            plane.client.create(objects.runtime_class(node_settings.RUNTIME_CLASS))
+            plane.start_scheduler()
+        else:
+            _start_partage(plane, started)
     except BaseException:
         _stop()
         raise
     finally:
         plane.client.close()
+
+
+def _start_partage(plane: control_plane.ControlPlane, started: Sequence[node.Node]) -> None:
+    for real_node in started:
+        if real_node.has_cards:
+            _agent(real_node).start()
+    plane.start_scheduler(_configuration(plane, counted=_counted(len(started))))
 
 
 def _counted(kubelets: int) -> Sequence[str]:
@@ -135,8 +155,14 @@ def _stop() -> None:
     _plane().stop()
 
 
-def _plane() -> control_plane.ControlPlane:
-    return control_plane.ControlPlane(folder(), controllers=True, ends_with_parent=False)
+def _plane(*, networked: bool | None = None) -> control_plane.ControlPlane:
+    """The control plane; unless ``networked`` says it, it has a network if it was started so."""
+    return control_plane.ControlPlane(
+        folder(),
+        controllers=True,
+        networked=is_networked() if networked is None else networked,
+        ends_with_parent=False,
+    )
 
 
 def _node(

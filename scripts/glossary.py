@@ -22,6 +22,7 @@ PROSE = (
     "docs/*.md",
     "README.md",
     "deploy/*.yaml",
+    "deploy/chart/partage/**/*.*",
 )
 CODE = (
     "src/partage/**/*.py",

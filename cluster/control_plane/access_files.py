@@ -11,11 +11,13 @@ import base64
 import csv
 import secrets
 import textwrap
+from collections.abc import Iterable
 from pathlib import Path
 
 import yaml
 
 ADMIN = "admin"
+PROXY = "system:kube-proxy"  # whose rights every cluster has from its beginning
 MOST_NODES = 32  # with a kubelet
 
 # ASN.1 of an EC private key on the curve P-256 (RFC 5915), around its 32 bytes. A number above the
@@ -31,13 +33,13 @@ def write_signing_key(path: Path) -> None:
     path.write_text(f"-----BEGIN EC PRIVATE KEY-----\n{lines}\n-----END EC PRIVATE KEY-----\n")
 
 
-def write_tokens(path: Path) -> None:
+def write_tokens(path: Path, nodes: Iterable[str]) -> None:
     """The API server's file of tokens: an administrator's, who may do anything, and the nodes'.
 
     The server reads it once, when it starts, so it has a token for every node that may come.
     """
-    users = {ADMIN: "system:masters"}
-    users |= {kubelet(node_name(number)): "system:nodes" for number in range(1, MOST_NODES + 1)}
+    users = {ADMIN: "system:masters", PROXY: "system:kube-proxies"}
+    users |= {kubelet(node): "system:nodes" for node in nodes}
     lines = [f"{secrets.token_urlsafe(24)},{user},{user},{group}" for user, group in users.items()]
     path.write_text("\n".join([*lines, ""]))
 
@@ -46,11 +48,6 @@ def token(path: Path, user: str) -> str:
     """The token of a user."""
     with path.open() as lines:
         return next(row[0] for row in csv.reader(lines) if row[1] == user)
-
-
-def node_name(number: int) -> str:
-    """The name of a real node, which is also its address."""
-    return f"127.0.0.{number}"
 
 
 def kubelet(node: str) -> str:

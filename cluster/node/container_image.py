@@ -1,19 +1,15 @@
 """The container image: what the containers of tests run, made of programs of this machine.
 
-There is one image, an OCI archive of one layer, made without any registry: a shell, the small
-programs that tests call, the libraries these need, and ``gpu``, a CUDA program that does what its
-arguments say (``image/gpu.c``). Its programs are linked dynamically, as those of users are, so
-what a node puts into ``/etc/ld.so.preload`` works in them. There is no CUDA in it: as everywhere,
-the driver's libraries come from the node.
+It has a shell, the small programs that tests call, the libraries these need, and ``gpu``, a CUDA
+program that does what its arguments say (``image/gpu.c``). Its programs are linked dynamically, as
+those of users are, so what a node puts into ``/etc/ld.so.preload`` works in them. There is no CUDA
+in it: as everywhere, the driver's libraries come from the node.
 """
 
 from __future__ import annotations
 
 import functools
-import hashlib
 import io
-import json
-import platform
 import re
 import shutil
 import subprocess
@@ -21,9 +17,9 @@ import tarfile
 import tempfile
 import threading
 from pathlib import Path
-from typing import Any
 
-from native import compilers, libraries, parts
+from cluster.node import image_archive
+from native import compilers, libraries, parts, symbols
 
 NAME = "localhost/partage-tests:1"
 SIMULATED = parts.LIB / "simulated"
@@ -33,13 +29,11 @@ _PROGRAMS = (
     *("kill", "ln", "ls", "mkdir", "mknod", "mount", "mv", "nsenter", "ps", "readlink", "rm"),
     *("setpriv", "sh", "sleep", "stat", "tail", "timeout", "touch", "true", "umount", "unshare"),
 )
-_OCI = "application/vnd.oci.image."
 _MAKING = threading.Lock()
 _COMMAND = ["/bin/sleep", "infinity"]
 _FOLDERS = ("dev", "etc", "proc", "root", "run", "sys", "tmp", "usr", "usr/local/bin", "var")
 _USERS = "root:x:0:0:root:/root:/bin/sh\nsomebody:x:1000:1000::/tmp:/bin/sh\n"
 _GROUPS = "root:x:0:\nsomebody:x:1000:\n"
-_MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 _PATH = "PATH=/usr/local/bin:/usr/bin:/usr/sbin:/bin:/sbin"
 
 
@@ -61,55 +55,25 @@ def libraries_folder() -> str:
 
 @functools.cache
 def _made() -> bytes:
-    layer = _layer()
-    config = _json(
-        architecture=_MACHINES.get(platform.machine(), platform.machine()),
-        os="linux",
-        # The first process of a container ignores SIGTERM, unless it expects it: why wait for it.
-        config={"Env": [_PATH], "Cmd": _COMMAND, "WorkingDir": "/", "StopSignal": "SIGKILL"},
-        rootfs={"type": "layers", "diff_ids": [_digest(layer)]},
-    )
-    manifest = _json(
-        schemaVersion=2,
-        mediaType=_OCI + "manifest.v1+json",
-        config=_described("config.v1+json", config),
-        layers=[_described("layer.v1.tar", layer)],
-    )
-    named = {"annotations": {"io.containerd.image.name": NAME}}
-    index = _json(schemaVersion=2, manifests=[_described("manifest.v1+json", manifest) | named])
-    made = io.BytesIO()
-    with tarfile.open(fileobj=made, mode="w") as tar:
-        _add(tar, "oci-layout", _json(imageLayoutVersion="1.0.0"))
-        _add(tar, "index.json", index)
-        for blob in (config, manifest, layer):
-            _add(tar, "blobs/sha256/" + _digest(blob).removeprefix("sha256:"), blob)
-    return made.getvalue()
-
-
-def _described(kind: str, blob: bytes) -> dict[str, Any]:
-    return {"mediaType": _OCI + kind, "digest": _digest(blob), "size": len(blob)}
-
-
-def _digest(blob: bytes) -> str:
-    return "sha256:" + hashlib.sha256(blob).hexdigest()
-
-
-def _json(**fields: Any) -> bytes:
-    return json.dumps(fields).encode()
+    # The first process of a container ignores SIGTERM, unless it expects it: why wait for it.
+    settings = {"Env": [_PATH], "Cmd": _COMMAND, "WorkingDir": "/", "StopSignal": "SIGKILL"}
+    return image_archive.packed(NAME, _layer(), settings)
 
 
 def _layer() -> bytes:
     made = io.BytesIO()
     with tarfile.open(fileobj=made, mode="w") as tar:
         for folder in _FOLDERS:
-            _add(tar, folder, mode=0o1777 if folder == "tmp" else 0o755, kind=tarfile.DIRTYPE)
+            image_archive.add(
+                tar, folder, mode=0o1777 if folder == "tmp" else 0o755, kind=tarfile.DIRTYPE
+            )
         for link in ("bin", "sbin", "lib", "lib64"):
-            _add(tar, link, kind=tarfile.SYMTYPE, link=f"usr/{link}")
-        _add(tar, "etc/passwd", _USERS.encode())
-        _add(tar, "etc/group", _GROUPS.encode())
-        _add(tar, "usr/bin/gpu", _client(), mode=0o755)
-        for path in sorted({path for name in _PROGRAMS for path in _files(name)}):
-            _add(tar, str(_resolved(path)).lstrip("/"), path.read_bytes(), mode=0o755)
+            image_archive.add(tar, link, kind=tarfile.SYMTYPE, link=f"usr/{link}")
+        image_archive.add(tar, "etc/passwd", _USERS.encode())
+        image_archive.add(tar, "etc/group", _GROUPS.encode())
+        image_archive.add(tar, "usr/bin/gpu", _client(), mode=0o755)
+        for path in sorted({*_glibc(), *(path for name in _PROGRAMS for path in _files(name))}):
+            image_archive.add(tar, str(_resolved(path)).lstrip("/"), path.read_bytes(), mode=0o755)
     return made.getvalue()
 
 
@@ -129,6 +93,12 @@ def _libraries(program: str) -> list[Path]:
     command = ["ldd", str(_path(program))]
     listed = subprocess.run(command, capture_output=True, text=True, check=False).stdout
     return [Path(path) for path in re.findall(r"(/\S+) \(0x", listed)]
+
+
+def _glibc() -> list[Path]:
+    """What comes with every glibc: a library that is put into containers may need any of it."""
+    places = [Path(libraries_folder(), name) for name in symbols.EVERYWHERE]
+    return [path for path in places if path.exists()]
 
 
 def _resolved(path: Path) -> Path:
@@ -151,17 +121,3 @@ def _client() -> bytes:
             "-ldl",
         )
         return made.read_bytes()
-
-
-def _add(
-    tar: tarfile.TarFile,
-    name: str,
-    content: bytes = b"",
-    *,
-    mode: int = 0o644,
-    kind: bytes = tarfile.REGTYPE,
-    link: str = "",
-) -> None:
-    entry = tarfile.TarInfo(name)
-    entry.size, entry.mode, entry.type, entry.linkname = len(content), mode, kind, link
-    tar.addfile(entry, io.BytesIO(content))

@@ -49,8 +49,13 @@ class Containers:
         """Have the image that tests run."""
         archive = self._socket.with_name("image.tar")
         container_image.write(archive)
-        done = self._call("images", "import", "--local", str(archive))
+        self.import_archive(archive)
         archive.unlink()
+
+    def import_archive(self, archive: Path, *, name: str = "") -> None:
+        """Have another image, under the name that is in its archive, or under this one as well."""
+        named = [f"--index-name={name}"] if name else []
+        done = self._call("images", "import", "--local", *named, str(archive))
         if done.returncode:
             raise child_processes.ProgramFailed(f"containerd refuses the image: {done.stderr}")
 

@@ -3,8 +3,10 @@
 Run as a script. ``namespaces.py make MOUNTS [GROUP...]`` makes cgroups, a namespace of processes
 and one of mounts, and stays until its first process is killed. Then the kernel has ended every
 process in there and their mounts are gone; it removes the cgroups and ends. ``namespaces.py enter
-PID PROGRAM [ARGUMENT...]`` runs a program in there; PID is that of the first process. If the one
-that waits outside is killed, so is what runs inside.
+PID PROGRAM [ARGUMENT...]`` runs a program in there, and on the network of the first process, whose
+pid it is. If the one that waits outside is killed, so is what runs inside. ``namespaces.py cover
+MOUNTS PROGRAM [ARGUMENT...]`` becomes a program that alone, with all that it starts, sees more
+places covered.
 
 Each line of the file MOUNTS is a place to cover, and with what: two paths with a tab between. The
 machine outside sees nothing of it. It is a program of its own, and needs nothing but the standard
@@ -22,7 +24,7 @@ import time
 from typing import NoReturn
 
 # From linux/sched.h, linux/mount.h and linux/prctl.h.
-_NEW_MOUNTS, _NEW_PIDS = 0x00020000, 0x20000000
+_NEW_MOUNTS, _NEW_PIDS, _NEW_NETWORK = 0x00020000, 0x20000000, 0x40000000
 _BIND, _RECURSIVE, _PRIVATE, _SHARED = 1 << 12, 1 << 14, 1 << 18, 1 << 20
 _PR_SET_PDEATHSIG, _PR_GET_PDEATHSIG = 1, 2
 
@@ -52,12 +54,20 @@ def make(mounts: str, groups: list[str]) -> None:
 def enter(first: int, command: list[str]) -> NoReturn:
     """Run a program inside, and end as it does."""
     descriptor = os.pidfd_open(first)
-    _check(_LIBC.setns(descriptor, _NEW_MOUNTS | _NEW_PIDS), "setns")
+    _check(_LIBC.setns(descriptor, _NEW_MOUNTS | _NEW_PIDS | _NEW_NETWORK), "setns")
     child = _forked()
     if not child:
         os.execv(command[0], command)
     _, status = os.waitpid(child, 0)
     sys.exit(os.waitstatus_to_exitcode(status) & 0xFF)
+
+
+def cover(mounts: str, command: list[str]) -> NoReturn:
+    """Become a program whose view of the file system is the present one but for these places."""
+    _check(_LIBC.unshare(_NEW_MOUNTS), "unshare")
+    _mount("none", "/", _RECURSIVE | _PRIVATE)
+    _cover(mounts)
+    os.execv(command[0], command)
 
 
 def _outlive_parent() -> None:
@@ -89,6 +99,7 @@ def _be_first(mounts: str) -> NoReturn:
     """Inside: cover what is to be covered, then wait for those whose parents have ended."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
+        _see_own_processes()
         _cover(mounts)
         _reap()
     except (OSError, ValueError, SystemExit) as error:
@@ -97,10 +108,13 @@ def _be_first(mounts: str) -> NoReturn:
         os._exit(1)  # not through what our parent does at its end
 
 
-def _cover(mounts: str) -> None:
+def _see_own_processes() -> None:
     _mount("none", "/", _RECURSIVE | _PRIVATE)  # nothing of this is seen outside
     _mount("none", "/", _RECURSIVE | _SHARED)  # but all of it by the containers, as on a real node
     _check(_LIBC.mount(b"proc", b"/proc", b"proc", 0, None), "mount /proc")
+
+
+def _cover(mounts: str) -> None:
     with open(mounts) as lines:  # noqa: PTH123 (pathlib takes longer to import than all else here)
         for line in lines:
             place, cover = line.rstrip("\n").split("\t")
@@ -151,5 +165,7 @@ def _check(result: int, what: str) -> None:
 if __name__ == "__main__":
     if sys.argv[1] == "make":
         make(sys.argv[2], sys.argv[3:])
+    elif sys.argv[1] == "cover":
+        cover(sys.argv[2], sys.argv[3:])
     else:
         enter(int(sys.argv[2]), sys.argv[3:])

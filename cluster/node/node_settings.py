@@ -7,21 +7,34 @@ covered, for the node's processes alone, with folders of the node (:func:`covers
 from __future__ import annotations
 
 import json
+import shlex
+import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import yaml
 
 from cluster.node import container_image
 
 KUBELET = "kubelet"  # the folder that the node sees as /var/lib/kubelet
+NVIDIA = "nvidia-container-runtime"  # a program in the node's folder
+RUNTIME_CLASS = "nvidia"  # of pods that get the driver by it
 
 _PLUGINS = Path(__file__).with_name("cni")
-# Where to look for folders of the node that programs insist on finding in these places.
+# Folders of the node, by the places where programs insist on finding them.
 _PLACES = {
-    KUBELET: "/var/lib/kubelet",
-    "cni-results": "/var/lib/cni",
-    "shims": "/run/containerd",
-    "container-logs": "/var/log/containers",
+    "/var/lib/kubelet": KUBELET,
+    "/var/lib/cni": "cni-results",
+    "/run/containerd": "shims",
+    "/var/log/containers": "container-logs",
+}
+# The same for what pods mount from their node by its usual paths, as Partage's agent does.
+_SHARED_PLACES = {
+    "/etc/cdi": "cdi",
+    "/run/cdi": "cdi",
+    "/run/partage": "partage/fences",
+    "/var/lib/partage": "partage/library",
 }
 # kubelet sets these for the whole machine, unless it finds them as it wants them.
 _SYSCTLS = {
@@ -34,12 +47,15 @@ _SYSCTLS = {
 }
 
 
-def covers(folder: Path) -> str:
-    """The places that the node's processes see otherwise than we do, for ``namespaces.py``."""
+def covers(folder: Path, *, shared: bool) -> str:
+    """The places that the node's processes see otherwise than we do, for ``namespaces.py``.
+
+    With ``shared`` also those that pods mount by their usual paths.
+    """
     lines = []
-    for name, place in _PLACES.items():
+    for place, name in (_PLACES | (_SHARED_PLACES if shared else {})).items():
         Path(place).mkdir(parents=True, exist_ok=True)
-        (folder / name).mkdir(exist_ok=True)
+        (folder / name).mkdir(parents=True, exist_ok=True)
         lines.append(f"{place}\t{folder / name}")
     existing = {name: value for name, value in _SYSCTLS.items() if Path("/proc/sys", name).exists()}
     for name, value in existing.items():
@@ -57,7 +73,10 @@ def hierarchies() -> list[Path]:
 
 
 def containerd(folder: Path, *, programs: Path, runc: Path) -> str:
-    """containerd's configuration, which is TOML; all that is quoted here is a valid JSON string."""
+    """containerd's configuration, which is TOML; all that is quoted here is a valid JSON string.
+
+    The second runtime is what :func:`nvidia_runtime` writes, on a node with cards.
+    """
 
     def at(name: str) -> str:
         return json.dumps(str(folder / name))
@@ -85,15 +104,18 @@ state = {at("state")}
     bin_dirs = [{json.dumps(str(_PLUGINS))}]
     conf_dir = {at("cni")}
     use_internal_loopback = true
-  [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
-    runtime_type = "io.containerd.runc.v2"
-    runtime_path = {json.dumps(str(programs / "containerd-shim-runc-v2"))}
-    [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
-      BinaryName = {json.dumps(str(runc))}
-      SystemdCgroup = false
+{_runtime("runc", programs, runc)}
+{_runtime(RUNTIME_CLASS, programs, folder / NVIDIA)}
 [plugins."io.containerd.nri.v1.nri"]
   disable = true
 """
+
+
+def nvidia_runtime(edits: Path, runc: Path) -> str:
+    """The program that is runc for pods of the runtime class of NVIDIA."""
+    script = Path(__file__).with_name("nvidia_runtime.py")
+    command = shlex.join(map(str, [sys.executable, "-I", "-S", script, edits, runc]))
+    return f'#!/bin/sh\nexec {command} "$@"\n'
 
 
 def network() -> str:
@@ -102,8 +124,10 @@ def network() -> str:
     return json.dumps({"cniVersion": "1.0.0", "name": "lo", "plugins": plugins})
 
 
-def kubelet(folder: Path, *, address: str, port: int, group: str) -> str:
-    """kubelet's configuration."""
+def kubelet(
+    folder: Path, *, address: str, port: int, group: str, more: Mapping[str, Any] | None = None
+) -> str:
+    """kubelet's configuration; ``more`` is what a network adds."""
     return yaml.safe_dump(
         {
             "apiVersion": "kubelet.config.k8s.io/v1beta1",
@@ -130,6 +154,18 @@ def kubelet(folder: Path, *, address: str, port: int, group: str) -> str:
             "eventBurst": 5000,
             "kubeAPIQPS": 200,
             "kubeAPIBurst": 400,
+            **(more or {}),
         },
         sort_keys=False,
     )
+
+
+def _runtime(name: str, programs: Path, program: Path) -> str:
+    section = f'plugins."io.containerd.cri.v1.runtime".containerd.runtimes.{name}'
+    return f"""\
+  [{section}]
+    runtime_type = "io.containerd.runc.v2"
+    runtime_path = {json.dumps(str(programs / "containerd-shim-runc-v2"))}
+    [{section}.options]
+      BinaryName = {json.dumps(str(program))}
+      SystemdCgroup = false"""

@@ -3,11 +3,13 @@
 A node has a machine of its own in the simulated driver (``native/simcuda``), with cards whose UUIDs
 no other node has. Its CDI specification is like the one that ``nvidia-ctk cdi generate`` writes on
 a real node: a device for each card, by its UUID, and ``all``; with any of them come the driver's
-libraries. A container sees those cards alone whose device node it was given.
+libraries. A container sees those cards alone whose device node it was given. What NVIDIA's runtime
+puts into a container that asks for all cards (:mod:`cluster.node.nvidia_runtime`) is the same.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import stat
@@ -36,6 +38,7 @@ class Cards:
         self._folder = folder
         self._config = folder / "simcuda.conf"
         self._state = folder / "simcuda.state"
+        self.all = folder / "all.json"  # the edits for a container that has all cards
         self._sections = _sections(node, form)
         self.uuids = [section["uuid"] for section in self._sections]
 
@@ -63,6 +66,8 @@ class Cards:
         self._state.chmod(0o666)  # users in containers are not always root
         path = specifications / "nvidia.yaml"
         path.write_text(yaml.safe_dump(self._specification(), sort_keys=False))
+        nodes = [self._node(name) for name in ("nvidiactl", *self._nodes())]
+        self.all.write_text(json.dumps(self._edits() | {"deviceNodes": nodes}))
 
     def _nodes(self) -> list[str]:
         return [f"nvidia{minor}" for minor in range(len(self._sections))]
@@ -77,16 +82,19 @@ class Cards:
             "cdiVersion": "0.5.0",
             "kind": KIND,
             "devices": devices,
-            "containerEdits": {
-                "env": [
-                    _VOID,
-                    f"SIMCUDA_CONFIG={_INSIDE / 'config'}",
-                    f"SIMCUDA_STATE={_INSIDE / 'state'}",
-                    "SIMCUDA_NODES=/dev",
-                ],
-                "deviceNodes": [self._node("nvidiactl")],
-                "mounts": self._mounts(),
-            },
+            "containerEdits": self._edits() | {"deviceNodes": [self._node("nvidiactl")]},
+        }
+
+    def _edits(self) -> dict[str, Any]:
+        """What comes with any of the cards."""
+        return {
+            "env": [
+                _VOID,
+                f"SIMCUDA_CONFIG={_INSIDE / 'config'}",
+                f"SIMCUDA_STATE={_INSIDE / 'state'}",
+                "SIMCUDA_NODES=/dev",
+            ],
+            "mounts": self._mounts(),
         }
 
     def _node(self, name: str) -> dict[str, str]:

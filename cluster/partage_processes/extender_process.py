@@ -9,11 +9,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from cluster import child_processes
 from cluster.partage_processes import partage_process
 
 
 class Extender(partage_process.PartageProcess):
-    """One replica of the extender."""
+    """One replica of the extender; if it has its own certificates, they are for loopback, too."""
 
     def __init__(
         self,
@@ -23,10 +24,16 @@ class Extender(partage_process.PartageProcess):
         name: str = "extender",
         ends_with_parent: bool = True,
         options: Sequence[str] = (),
+        own_certificates: bool = False,
     ) -> None:
         super().__init__(name, folder, ends_with_parent=ends_with_parent)
         self._kubeconfig = kubeconfig
         self._options = tuple(options)
+        if own_certificates:
+            self._scheme = "https"
+            settings = folder / f"{name}.toml"
+            settings.write_text(f'[certificates]\nnames = ["{child_processes.LOOPBACK}"]\n')
+            self._options += ("--config", str(settings), "--own-certificates")
 
     def start(self, *, ready: bool = True) -> None:
         """Start it, and wait until it is ready, or at least until it answers."""

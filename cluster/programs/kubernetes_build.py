@@ -8,14 +8,15 @@ is complete, so a build that was killed leaves nothing that looks finished; a lo
 build wait for the first and use what it made.
 
 runc, which only real nodes need, has a module and a folder of its own: a part of it is in C, so it
-needs a C compiler, and it takes seconds instead of minutes.
+needs a C compiler, and it takes seconds instead of minutes. So have kube-proxy and CoreDNS, which
+only a network of pods needs: most of what they are made of is compiled by then. And so has helm,
+which renders the chart: it is made from other versions of Kubernetes' libraries.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 import platform
 import re
 import shutil
@@ -26,11 +27,26 @@ from pathlib import Path
 from cluster import locks, progress
 from cluster.programs import go_command
 from cluster.programs.go_command import CannotBuild
+from image import cache
 
-__all__ = ["PROGRAMS", "CannotBuild", "cache_folder", "ensure", "ensure_runc", "programs_folder"]
+__all__ = [
+    "PROGRAMS",
+    "CannotBuild",
+    "cache_folder",
+    "ensure",
+    "ensure_coredns",
+    "ensure_helm",
+    "ensure_kube_proxy",
+    "ensure_runc",
+    "programs_folder",
+    "version",
+]
 
 MODULE = Path(__file__).parent
 RUNC = MODULE / "runc"
+HELM = MODULE / "helm"
+KUBE_PROXY = MODULE / "kube-proxy"
+COREDNS = MODULE / "coredns"
 PROGRAMS = (
     "containerd",
     "containerd-shim-runc-v2",
@@ -46,6 +62,7 @@ PROGRAMS = (
 _TAGS = "grpcnotrace no_btrfs no_zfs no_devmapper no_tracing"
 _CONTAINERD = "github.com/containerd/containerd/v2"
 _RUNC = "github.com/opencontainers/runc"
+_HELM = "helm.sh/helm/v4"
 _PATCH = (
     "libcontainer/seccomp/seccomp_unsupported.go",
     "return -1, ErrSeccompNotEnabled",
@@ -53,14 +70,12 @@ _PATCH = (
 )
 _UNFINISHED = "unfinished-"  # folders of builds that run, or were killed
 _WAITING = "another build is running, waiting for it"
+_SECONDS = "this takes a minute at most"
 
 
 def cache_folder() -> Path:
     """Where Partage keeps what is large and can be made again."""
-    if chosen := os.environ.get("PARTAGE_CACHE"):
-        return Path(chosen).resolve()
-    user = os.environ.get("XDG_CACHE_HOME")
-    return (Path(user) if user else Path.home() / ".cache") / "partage"
+    return cache.root()
 
 
 def programs_folder() -> Path:
@@ -72,23 +87,62 @@ def ensure() -> Path:
     """The folder with the programs, built if need be; says on stderr how far it is."""
     folder = programs_folder()
     if not folder.exists():
-        version = _version("k8s.io/kubernetes")
         note = "this takes 8 to 15 minutes on two cores, and 5 GB of disk for Go's caches"
-        _build(folder, MODULE, f"Kubernetes {version}", note, _compile)
+        _build(folder, MODULE, f"Kubernetes {version()}", note, _compile)
     return folder
+
+
+def version() -> str:
+    """The version of Kubernetes, as ``v1.36.3``."""
+    return _version("k8s.io/kubernetes")
 
 
 def ensure_runc() -> Path:
     """The program runc, built if need be."""
     folder = cache_folder() / "runc" / _key(RUNC, [_PATCH])
     if not folder.exists():
-        version = go_command.pinned(RUNC, _pin(_RUNC))
-        note = "this takes a minute at most"
-        _build(folder, RUNC, f"runc {version}", note, _compile_runc)
+        what = f"runc {go_command.pinned(RUNC, _pin(_RUNC))}"
+        _build(folder, RUNC, what, _SECONDS, _compile_runc)
     return folder / "runc"
 
 
+def ensure_helm() -> Path:
+    """The program helm, built if need be."""
+    folder = cache_folder() / "helm" / _key(HELM, [" ".join(_helm_flags())])
+    if not folder.exists():
+        version = go_command.pinned(HELM, _pin(_HELM))
+        note = "this takes 3 to 12 minutes on two cores"
+        _build(folder, HELM, f"helm {version}", note, _compile_helm)
+    return folder / "helm"
+
+
+def ensure_kube_proxy() -> Path:
+    """The program kube-proxy, built if need be."""
+    return _ensure_tool(KUBE_PROXY, f"kube-proxy {version()}", _flags())
+
+
+def ensure_coredns() -> Path:
+    """The program CoreDNS, built if need be."""
+    flags = ["-trimpath", "-ldflags", "-s -w"]
+    pinned = go_command.pinned(COREDNS, r"github.com/coredns/coredns (v\S+)")
+    return _ensure_tool(COREDNS, f"CoreDNS {pinned}", flags)
+
+
 _Compile = Callable[[Path, progress.Progress], None]
+
+
+def _ensure_tool(module: Path, what: str, flags: list[str]) -> Path:
+    """The one program of a module of its own, named like the module's folder."""
+    sources = [path.read_text() for path in sorted(module.glob("*.go"))]
+    folder = cache_folder() / module.name / _key(module, [" ".join(flags), *sources])
+
+    def compile_into(unfinished: Path, shown: progress.Progress) -> None:
+        build = ["build", *flags, "-o", f"{unfinished}/", "tool"]
+        go_command.Go(build, module, unfinished / "go-tmp").run(shown, set())
+
+    if not folder.exists():
+        _build(folder, module, what, _SECONDS, compile_into)
+    return folder / module.name
 
 
 def _build(folder: Path, module: Path, what: str, note: str, compile_into: _Compile) -> None:
@@ -129,6 +183,14 @@ def _compile(unfinished: Path, shown: progress.Progress) -> None:
         raise CannotBuild(f"the build did not make {', '.join(missing)}")
 
 
+def _compile_helm(unfinished: Path, shown: progress.Progress) -> None:
+    scratch = unfinished / "go-tmp"
+    listing = ["list", "-deps", "tool"]
+    packages = go_command.Go(listing, HELM, scratch).run(shown, set())
+    build = ["build", "-v", *_helm_flags(), "-o", f"{unfinished}/", "tool"]
+    go_command.Go(build, HELM, scratch).run(shown, set(packages))
+
+
 def _compile_runc(unfinished: Path, shown: progress.Progress) -> None:
     """runc, changed in one line.
 
@@ -161,9 +223,15 @@ def _flags() -> list[str]:
     return ["-trimpath", "-tags", _TAGS, "-ldflags", _link_flags()]
 
 
+def _helm_flags() -> list[str]:
+    """With its version, which it compares with what a chart needs."""
+    version = go_command.pinned(HELM, _pin(_HELM))
+    return ["-trimpath", "-ldflags", f"-s -w -X {_HELM}/internal/version.version={version}"]
+
+
 def _link_flags() -> str:
     """Versions: feature gates depend on them, so a program has to know its own."""
-    kubernetes, containerd = _version("k8s.io/kubernetes"), _version(_CONTAINERD)
+    kubernetes, containerd = version(), _version(_CONTAINERD)
     major, minor, _ = kubernetes.removeprefix("v").split(".")
     facts = {
         "gitVersion": kubernetes,

@@ -16,6 +16,9 @@ Object = dict[str, Any]
 
 NODES, PODS, NAMESPACES = "/api/v1/nodes", "/api/v1/pods", "/api/v1/namespaces"
 CONFIGMAPS = "/api/v1/namespaces/kube-system/configmaps"
+_ELASTIC = "/apis/elasticgpu.io/v1alpha1"
+CLASSES, CLAIMS = f"{_ELASTIC}/elasticgpuclasses", f"{_ELASTIC}/elasticgpuclaims"
+ELASTIC_GPUS = f"{_ELASTIC}/elasticgpus"
 TOKEN = "let-me-in"
 _LARGEST_PAGE = 2  # items; every list of any size has several pages
 

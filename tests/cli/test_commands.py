@@ -355,6 +355,16 @@ def test_fit_warns_of_what_has_no_effect(tmp_path: pathlib.Path) -> None:
     ]
 
 
+def test_a_pod_with_a_claim_is_not_placed_here(tmp_path: pathlib.Path) -> None:
+    """Where its claim is, only a cluster knows; whether or not admission has seen the pod."""
+    annotated = "{name: p, annotations: {elasticgpu.io/egpuc-main: c}}"
+    for limits in ("cpu: 1", "partage.dev/claim: 1"):
+        pod = (POD % limits).replace("{name: p}", annotated)
+        manifest = write(tmp_path / "p.yaml", pod)
+        refused = _refused(partage("fit", "-f", manifest, "--node", "n=1x8Gi"))
+        assert "pod p has what its claim has" in refused
+
+
 @pytest.mark.parametrize(
     ("limits", "says"),
     [

@@ -122,6 +122,7 @@ async def test_one_node_is_read_alone(
         ("/api/v1/nodes/t4-1", ""),
         (fake_cluster.CONFIGMAPS, "metadata.name=unhealthy-gpu-t4-1"),
         *[("/api/v1/pods", "spec.nodeName=t4-1")] * 2,
+        (fake_cluster.CLASSES, ""),  # there are none, so claims are not looked for
     ]
 
 

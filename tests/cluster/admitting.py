@@ -17,13 +17,15 @@ _RIGHTS = ("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleB
 
 
 @contextlib.contextmanager
-def admission(plane: ControlPlane, folder: Path) -> Iterator[admission_process.Admission]:
+def admission(
+    plane: ControlPlane, folder: Path, *, pods: str = ""
+) -> Iterator[admission_process.Admission]:
     """Webhooks that the API server asks; as long as the block lasts, whether they run or not."""
     written = installing.manifests("admission.yaml")
     installing.apply(plane, [made for made in written if made["kind"] in _RIGHTS])
     kubeconfig = folder / "admission.kubeconfig"
     kubeconfig.write_text(service_accounts.kubeconfig(plane, webhooks.NAME))
-    process = admission_process.Admission(folder, kubeconfig)
+    process = admission_process.Admission(folder, kubeconfig, pods=pods)
     for configuration in webhooks.configurations(webhooks.Service(url=process.url)):
         plane.client.create(configuration)
     try:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from cluster.control_plane.control_plane import APISERVER, ControlPlane
-from cluster.node import node
+from cluster.node import node, partage_image
 from cluster.node.node import Node
 from cluster.partage_processes import extender_process
 from cluster.programs import kubernetes_build
@@ -32,6 +32,18 @@ def programs(request: pytest.FixtureRequest) -> Path:
             return kubernetes_build.ensure()
     except kubernetes_build.CannotBuild as error:
         leave_out("the control plane", error)
+
+
+@pytest.fixture(scope="session")
+def helm_program(request: pytest.FixtureRequest) -> Path:
+    """The program helm, built if need be."""
+    capture = request.config.pluginmanager.getplugin("capturemanager")
+    assert capture is not None
+    try:
+        with capture.global_and_fixture_disabled():
+            return kubernetes_build.ensure_helm()
+    except kubernetes_build.CannotBuild as error:
+        leave_out("the chart", error)
 
 
 @pytest.fixture(scope="session")
@@ -76,6 +88,26 @@ def nodes(programs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         finally:
             for real_node in started:
                 real_node.stop()
+
+
+@pytest.fixture(scope="session")
+def partage_archive(request: pytest.FixtureRequest) -> Path:
+    """The archive of Partage's image, made if need be."""
+    capture = request.config.pluginmanager.getplugin("capturemanager")
+    assert capture is not None
+    try:
+        with capture.global_and_fixture_disabled():
+            return partage_image.ensure()
+    except partage_image.CannotMake as error:
+        leave_out("the image of Partage", error)
+
+
+@pytest.fixture(scope="session")
+def nodes_with_image(nodes: tuple[Node, Node], partage_archive: Path) -> tuple[Node, Node]:
+    """The same nodes, which have Partage's image besides the one of tests."""
+    for real_node in nodes:
+        real_node.import_archive(partage_archive)
+    return nodes
 
 
 @pytest.fixture

@@ -1,15 +1,14 @@
 """Installing: manifests of deploy/ on a control plane, and agents in pods of a real node.
 
-A real node has no image with Python in it, and pods no network. So an agent's DaemonSet is changed
-in what has to be: its programs come from this machine, read-only, it is on the machine's network,
-and what it writes outside the kubelet's folder goes to the node's. Its rights, its user, its
-capabilities and its flags are those of the manifest.
+An agent runs in the image that users get. Its DaemonSet is changed in what has to be: it is on the
+machine's network, as pods have none; what it writes outside the kubelet's folder goes to the
+node's; and the simulated driver is mounted, which NVIDIA's runtime would do. Its command, its
+rights, its user, its capabilities and its flags are those of the manifest.
 """
 
 from __future__ import annotations
 
 import copy
-import sys
 import urllib.parse
 from collections.abc import Iterable
 from pathlib import Path
@@ -19,14 +18,12 @@ import yaml
 
 from cluster import api
 from cluster.control_plane.control_plane import ControlPlane
-from cluster.node import container_image
+from cluster.node import partage_image, simulated_cards
 from cluster.node.node import Node
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 SYSTEM = "kube-system"
-
-_PROGRAMS = (Path("/usr"), Path("/lib"), Path("/lib64"), Path(sys.base_prefix), ROOT)
 
 
 def manifests(name: str, component: str = "") -> list[dict[str, Any]]:
@@ -52,18 +49,11 @@ def on_node(daemon_set: api.Object, node: Node, port: int, *more: str) -> api.Ob
     made = copy.deepcopy(daemon_set)
     spec = made["spec"]["template"]["spec"]
     (agent,) = spec["containers"]
-    spec["hostNetwork"] = True
     words = "command" if "command" in agent else "args"
     flags = [*agent.pop(words)[1:], *_places(node), "--port", str(port), *more]
-    agent |= {
-        "image": container_image.NAME,
-        "imagePullPolicy": "Never",
-        "command": [str(Path(sys.executable).with_name("partage")), *flags],
-        "ports": [{"name": "metrics", "containerPort": port}],
-    }
+    agent |= {"ports": [{"name": "metrics", "containerPort": port}]}
     for probe in ("readinessProbe", "livenessProbe"):
         agent[probe]["httpGet"]["port"] = port
-    agent["env"] += [{"name": name, "value": text} for name, text in _environment(node).items()]
     _move(
         spec,
         {
@@ -73,10 +63,24 @@ def on_node(daemon_set: api.Object, node: Node, port: int, *more: str) -> api.Ob
             "/etc/cdi": node.folder / "etc-cdi",
         },
     )
-    for number, path in enumerate(dict.fromkeys(_PROGRAMS)):
-        _mount(spec, f"program-{number}", path, writable=False)
+    run_here(spec, node, *flags)
+    _mount(spec, "driver", simulated_cards.LIBRARIES, writable=False)
     _mount(spec, "cards", node.folder / "cards", writable=True)
     return made
+
+
+def run_here(spec: api.Object, node: Node, *words: str) -> None:
+    """Let the one container of a pod run ``partage`` with these words, on the machine's network."""
+    (container,) = spec["containers"]
+    spec["hostNetwork"] = True
+    container |= {
+        "image": partage_image.NAME,
+        "imagePullPolicy": "Never",
+        "args": ["partage", *words],
+    }
+    container.pop("command", None)
+    environment = [{"name": name, "value": text} for name, text in _environment(node).items()]
+    container["env"] = [*container.get("env", ()), *environment]
 
 
 def _places(node: Node) -> list[str]:
@@ -93,7 +97,6 @@ def _environment(node: Node) -> dict[str, str]:
     return node.environment | {
         "KUBERNETES_SERVICE_HOST": str(where.hostname),
         "KUBERNETES_SERVICE_PORT": str(where.port),
-        "PYTHONDONTWRITEBYTECODE": "1",
     }
 
 
@@ -109,6 +112,6 @@ def _move(spec: api.Object, places: dict[str, Path]) -> None:
 
 def _mount(spec: api.Object, name: str, path: Path, *, writable: bool) -> None:
     (agent,) = spec["containers"]
-    spec["volumes"].append({"name": name, "hostPath": {"path": str(path)}})
+    spec.setdefault("volumes", []).append({"name": name, "hostPath": {"path": str(path)}})
     mount = {"name": name, "mountPath": str(path), "readOnly": not writable}
-    agent["volumeMounts"].append(mount)
+    agent.setdefault("volumeMounts", []).append(mount)

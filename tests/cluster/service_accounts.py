@@ -10,9 +10,15 @@ from cluster.control_plane.control_plane import ControlPlane
 _NAMESPACE = "kube-system"
 
 
-def kubeconfig(plane: ControlPlane, name: str, pod: api.Object | None = None) -> str:
+def kubeconfig(
+    plane: ControlPlane,
+    name: str,
+    pod: api.Object | None = None,
+    *,
+    namespace: str = _NAMESPACE,
+) -> str:
     """A kubeconfig with a token of the account, as a pod has it or as nobody in particular."""
-    path = f"/api/v1/namespaces/{_NAMESPACE}/serviceaccounts/{name}/token"
+    path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
     request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
     if pod is not None:
         owner = {key: pod["metadata"][key] for key in ("name", "uid")}
@@ -32,8 +38,9 @@ def may(
     namespace: str = _NAMESPACE,
     name: str = "",
     group: str = "",
+    home: str = _NAMESPACE,
 ) -> bool:
-    """Whether a service account may do something, as the API server sees it."""
+    """Whether a service account of a ``home`` may do something, as the API server sees it."""
     kind, _, part = resource.partition("/")
     request = {
         "verb": verb,
@@ -43,7 +50,7 @@ def may(
         "namespace": namespace,
         "name": name,
     }
-    user = f"system:serviceaccount:{_NAMESPACE}:{account}"
+    user = f"system:serviceaccount:{home}:{account}"
     review = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SubjectAccessReview",

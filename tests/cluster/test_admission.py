@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import base64
-import http.client
 import json
-import ssl
-import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from cluster import api, objects
 from cluster.control_plane.control_plane import ControlPlane
 from cluster.partage_processes import admission_process
 from partage.admission import webhooks
-from tests.cluster import admitting, installing, service_accounts
+from tests.cluster import admitting, installing, service_accounts, submitting
 
 MEMORY = objects.MEMORY
 SHARE = admitting.SHARE
@@ -45,22 +40,10 @@ def _refusal(plane: ControlPlane, pod: api.Object) -> str:
 
 def _warnings(plane: ControlPlane, made: api.Object) -> list[str]:
     """What kubectl would print when an object is created."""
-    read = yaml.safe_load(plane.kubeconfig.read_text())
-    cluster, user = read["clusters"][0]["cluster"], read["users"][0]["user"]
-    server = urllib.parse.urlsplit(cluster["server"])
-    authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
-    trust = ssl.create_default_context(cadata=authority)
-    connection = http.client.HTTPSConnection(
-        str(server.hostname), server.port, context=trust, timeout=30
-    )
     path = api.path(made["kind"], version=made["apiVersion"])
-    headers = {"Authorization": f"Bearer {user['token']}", "Content-Type": "application/json"}
-    connection.request("POST", f"{path}?dryRun=All", json.dumps(made), headers)
-    answer = connection.getresponse()
-    body = answer.read()
-    connection.close()
-    assert answer.status == 201, body
-    return [text for name, text in answer.getheaders() if name == "Warning"]
+    answer = submitting.submit(plane, "POST", f"{path}?dryRun=All", json.dumps(made))
+    assert answer.made
+    return answer.warnings
 
 
 def _workload(kind: str, limits: dict[str, Any]) -> api.Object:

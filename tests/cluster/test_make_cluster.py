@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import re
 import shlex
 import subprocess
 import sys
@@ -11,6 +12,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from cluster import child_processes
+from cluster.network import network
 from cluster.node import node
 from cluster.programs import kubernetes_build
 from tests.cluster import making
@@ -33,11 +36,15 @@ def environment(
     """That of a shell in which the printed lines were typed, with a standing cluster of our own."""
     try:
         node.check_machine()
-        runc = kubernetes_build.ensure_runc()
+        alone = [
+            kubernetes_build.ensure_runc(),
+            kubernetes_build.ensure_kube_proxy(),
+            kubernetes_build.ensure_coredns(),
+        ]
     except (node.CannotRun, kubernetes_build.CannotBuild) as error:
         leave_out("real nodes", error)
     cache = tmp_path_factory.mktemp("up")  # tmp_path is too long for the kubelet's sockets
-    for folder in (programs.parent, runc.parent.parent):
+    for folder in (programs.parent, *(program.parent.parent for program in alone)):
         (cache / folder.name).symlink_to(folder)
     environment = os.environ | {
         "PARTAGE_CACHE": str(cache),
@@ -58,6 +65,26 @@ def test_the_commands_that_it_prints_show_what_the_page_shows(environment: dict[
     for command in SHOWN:
         _shows(command, environment)
     assert "agent 127.0.0.2" in _cluster(environment, "status")
+
+
+def test_with_a_network_it_is_for_partage_in_pods(environment: dict[str, str]) -> None:
+    """All programs run but those of Partage, and all are gone when it is taken down."""
+    try:
+        network.check_machine()
+    except network.CannotConnect as error:
+        leave_out("a network of pods", error)
+    printed = _cluster(environment, "up", "--kubelets", "1", "--network")
+    assert "Nothing of Partage runs" in printed
+    pids = [int(pid) for pid in re.findall(r"pid (\d+)", _cluster(environment, "status"))]
+    assert len(pids) == 10  # six beside the node, and four of it
+    _cluster(environment, "down")
+    assert not [pid for pid in pids if child_processes.runs(pid)]
+
+
+def test_a_network_without_real_nodes_is_refused(environment: dict[str, str]) -> None:
+    """It says what to add."""
+    done = _run([str(PYTHON), "-m", "cluster", "up", "--network"], environment)
+    assert (done.returncode, "add --kubelets 2" in done.stderr) == (2, True)
 
 
 def _shows(command: blocks.Command, environment: dict[str, str]) -> None:

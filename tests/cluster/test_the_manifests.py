@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -25,13 +26,15 @@ from tests.cluster.making import MEMORY
 EXTENDER, AGENT, ADMISSION = "extender.yaml", "agent.yaml", "admission.yaml"
 WEBHOOKS, POLICIES = "admission-webhooks.yaml", "guard.yaml"
 GUARD = "agent-guard.yaml"
-DROP_IN = "gpushare-drop-in.yaml"
+DROP_IN, DOCTOR = "gpushare-drop-in.yaml", "doctor.yaml"
 PLUGIN = "gpushare-device-plugin"
 SYSTEM = installing.SYSTEM
 SIMSMI = parts.LIB / "simulated" / "simsmi"
 
 
-@pytest.mark.parametrize("name", [EXTENDER, AGENT, ADMISSION, WEBHOOKS, POLICIES, GUARD, DROP_IN])
+@pytest.mark.parametrize(
+    "name", [EXTENDER, AGENT, ADMISSION, WEBHOOKS, POLICIES, GUARD, DROP_IN, DOCTOR]
+)
 def test_manifests_are_accepted_without_a_word_that_nobody_knows(
     clean_cluster: ControlPlane, name: str
 ) -> None:
@@ -78,7 +81,7 @@ def test_in_gpushares_place_it_works_with_gpushares_rights_and_says_what_is_miss
     plane = clean_cluster
     for manifest in installing.manifests(DROP_IN, component="gpushare-schd-extender"):
         if manifest["kind"] == "ClusterRole":
-            nodes, pods, binding, _status, _configmaps, _namespaces = manifest["rules"]
+            nodes, pods, binding, *_others = manifest["rules"]
             nodes["verbs"].remove("patch")
             manifest["rules"] = [nodes, pods, binding]
         plane.client.create(manifest)
@@ -99,6 +102,17 @@ def test_in_gpushares_place_it_works_with_gpushares_rights_and_says_what_is_miss
         extender.close()
 
 
+def test_in_gpushares_place_programs_have_the_rights_of_the_chart() -> None:
+    """That file is written by hand, and must not lack what the chart's programs came to need."""
+    assert _rights(AGENT) == _rights(DROP_IN, PLUGIN)
+    assert _rights(EXTENDER, roles=("ClusterRole",)) <= _rights(DROP_IN, "gpushare-schd-extender")
+    first, second = (_daemon_set(name)["spec"]["template"]["spec"] for name in (AGENT, DROP_IN))
+    assert _paths(first) == _paths(second)
+    (one,), (other,) = first["containers"], second["containers"]
+    assert one["securityContext"] == other["securityContext"]
+    assert first["hostPID"] is second["hostPID"] is True
+
+
 def test_the_extenders_service_account_may_do_nothing_else(clean_cluster: ControlPlane) -> None:
     """Not read a secret, not delete a pod, not write a ConfigMap."""
     installing.apply(clean_cluster, installing.manifests(EXTENDER))
@@ -114,6 +128,19 @@ def test_the_extenders_service_account_may_do_nothing_else(clean_cluster: Contro
             verb,
             resource,
         )
+
+
+def test_the_doctors_service_account_only_reads(clean_cluster: ControlPlane) -> None:
+    """It sees what runs, and neither keys nor the configurations of others; it changes nothing."""
+    installing.apply(clean_cluster, installing.manifests(DOCTOR))
+    may = functools.partial(service_accounts.may, clean_cluster, "partage-doctor")
+    assert may("list", "pods", namespace="")
+    assert may("get", "configmaps", name="partage-scheduler")
+    assert not may("get", "secrets")
+    assert not may("get", "configmaps", name="others")
+    for resource in ("nodes", "pods", "configmaps", "secrets", "events", "pods/exec"):
+        for verb in ("create", "update", "patch", "delete"):
+            assert not may(verb, resource), (verb, resource)
 
 
 @pytest.mark.parametrize(("name", "account"), [(AGENT, "partage-agent"), (DROP_IN, PLUGIN)])
@@ -142,7 +169,11 @@ def test_the_agents_service_account_may_do_nothing_else(
 
 @pytest.mark.parametrize(("name", "account"), [(AGENT, "partage-agent"), (DROP_IN, PLUGIN)])
 def test_the_agent_runs_as_its_manifest_says(
-    clean_nodes: tuple[Node, Node], tmp_path: Path, name: str, account: str
+    nodes_with_image: tuple[Node, Node],
+    clean_nodes: tuple[Node, Node],
+    tmp_path: Path,
+    name: str,
+    account: str,
 ) -> None:
     """A pod with one capability and its own account: it fences, marks, ends, and tells problems."""
     node, plane = clean_nodes[0], clean_nodes[0].plane
@@ -252,6 +283,30 @@ def _agent_in_a_pod(node: Node, name: str, folder: Path) -> Iterator[api.Object]
         _uninstall(plane, daemon_set, node)
         extender.close()
         port.release()
+
+
+def _rights(
+    name: str, component: str = "", roles: Sequence[str] = ("ClusterRole", "Role")
+) -> set[tuple[str, str, str]]:
+    """Groups, resources and verbs that the roles of a file allow."""
+    return {
+        (group, resource, verb)
+        for manifest in installing.manifests(name, component)
+        if manifest["kind"] in roles
+        for rule in manifest["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def _daemon_set(name: str) -> api.Object:
+    (made,) = [m for m in installing.manifests(name) if m["kind"] == "DaemonSet"]
+    return made
+
+
+def _paths(spec: api.Object) -> set[tuple[str, str]]:
+    return {(v["hostPath"]["path"], v["hostPath"]["type"]) for v in spec["volumes"]}
 
 
 def _component(name: str) -> str:

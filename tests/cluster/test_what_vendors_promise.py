@@ -1,4 +1,4 @@
-"""What cGPU, qGPU and GaiaGPU promise of placement, on a real control plane.
+"""What cGPU, qGPU, GaiaGPU and Elastic GPU promise of placement, on a real control plane.
 
 There are no kubelets: what containers get is seen in ``agents/test_what_vendors_promise.py``.
 """
@@ -25,6 +25,7 @@ MEMORY, CORE = "aliyun.com/gpu-mem", "aliyun.com/gpu-core.percentage"
 QGPU = "tke.cloud.tencent.com/qgpu-"
 CLASS = "tke.cloud.tencent.com/app-class"
 VCUDA = "tencent.com/vcuda-"
+ELASTIC = "elasticgpu.io/gpu-"
 NOT_SERVED = "does not serve such GPU requests"
 
 
@@ -270,3 +271,61 @@ def _near(first: int, second: int) -> cards.Link:
     if first // 2 == second // 2:
         return cards.Link.PIX
     return cards.Link.PHB if max(first, second) < 4 else cards.Link.NODE
+
+
+class TestElasticGpu:
+    """What Elastic GPU's scheduler promises of containers; claims have tests of their own."""
+
+    def test_memory_lands_on_one_card_which_is_written_down(self, plane: ControlPlane) -> None:
+        """By the container's name; a label and an annotation say that it is placed."""
+        plane.client.create(_node("n1", 16, 16))
+        (pod,) = _placed(plane, objects.pod("p", {f"{ELASTIC}memory": 256}))
+        [(index, share)] = _shares(pod).items()
+        assert share == (256, 0)
+        meta = pod["metadata"]
+        container = pod["spec"]["containers"][0]["name"]
+        assert meta["annotations"][f"elasticgpu.io/container-{container}"] == str(index)
+        assert meta["annotations"]["elasticgpu.io/assumed"] == "true"
+        assert meta["labels"]["elasticgpu.io/assumed"] == "true"
+
+    def test_two_hundred_are_two_cards_that_nobody_uses(self, plane: ControlPlane) -> None:
+        """A card of which a part is taken is not one of them: then the pod waits."""
+        plane.client.create(_node("n1", 16, 16, 16))
+        (_, pod) = _placed(
+            plane,
+            objects.pod("part", {f"{ELASTIC}memory": 256}),
+            objects.pod("p", {f"{ELASTIC}core": 200}),
+        )
+        container = pod["spec"]["containers"][0]["name"]
+        written = pod["metadata"]["annotations"][f"elasticgpu.io/container-{container}"]
+        assert written == ",".join(map(str, sorted(_shares(pod))))
+        assert len(_shares(pod)) == 2
+        plane.client.create(objects.pod("next", {f"{ELASTIC}core": 100}))
+        making.told(plane, "next", "no GPU is unused")
+        plane.client.delete("Pod", "part", grace_seconds=0)
+        assert len(_shares(making.bound(plane, "next"))) == 1
+
+    def test_core_and_memory_go_together_in_one_container(self, plane: ControlPlane) -> None:
+        """Which the original cannot do."""
+        plane.client.create(_node("n1", 16))
+        (pod,) = _placed(plane, objects.pod("p", {f"{ELASTIC}core": 30, f"{ELASTIC}memory": 256}))
+        assert _shares(pod) == {0: (256, 30)}
+
+    def test_filter_and_priorities_answer_the_same_twice(
+        self, plane: ControlPlane, extender: extender_process.Extender
+    ) -> None:
+        """In the words of the protocol, and with scores from 0 to 10."""
+        plane.stop_scheduler()
+        plane.client.create_all([_node("n1", 16), _node("n2", 8)])
+        plane.client.create(objects.pod("p", {f"{ELASTIC}memory": 9000}))
+        question = {"Pod": plane.client.get("Pod", "p"), "NodeNames": ["n1", "n2"]}
+
+        def filtered() -> Any:
+            return extender.post("/scheduler/filter", question)
+
+        making.eventually(lambda: filtered()["NodeNames"] == ["n1"])
+        assert filtered() == filtered()
+        scores = extender.post("/scheduler/priorities", question)
+        assert scores == extender.post("/scheduler/priorities", question)
+        assert [score["Host"] for score in scores] == ["n1"]
+        assert all(0 <= score["Score"] <= 10 for score in scores)

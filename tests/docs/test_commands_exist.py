@@ -10,11 +10,15 @@ import click
 import pytest
 
 from cluster import __main__ as cluster
+from image import __main__ as image
 from partage.cli import command_group
 from tests.docs import blocks
 
 # Programs of others, whose options are theirs to check; files of ours that they name must exist.
-OTHERS = {"docker", "kubectl", "nvidia-ctk", "srun", "systemctl"}
+OTHERS = {
+    *("crane", "ctr", "docker", "helm", "kubectl", "nvidia-ctk", "podman", "sacct", "skopeo"),
+    *("srun", "systemctl"),
+}
 # Blocks that are one script, and run as a whole by test_scripts_run.
 SCRIPTS = ("openssl",)
 TARGETS = set(
@@ -71,6 +75,7 @@ def test_there_are_commands() -> None:
         "partage fit --policy best",
         "partage ps train",
         "make cluster ARGS='--kublets 2'",
+        "make image ARGS='--machine sparc'",
     ],
 )
 def test_a_slip_is_found(wrong: str) -> None:
@@ -81,7 +86,7 @@ def test_a_slip_is_found(wrong: str) -> None:
 
 def _parts(text: str) -> list[list[str]]:
     """The words of each command in a line."""
-    words = shlex.split(text, comments=True)
+    words = shlex.split(re.sub(r" > \S+", "", text), comments=True)  # without where output goes
     parts: list[list[str]] = [[]]
     for word in words:
         if word == "|":
@@ -116,8 +121,11 @@ def _check_targets(words: list[str]) -> None:
     targets = [word for word in words if "=" not in word]
     assert set(targets) <= TARGETS
     for word in words:
+        given = word.removeprefix("ARGS=").split()
         if targets == ["cluster"] and word.startswith("ARGS="):
-            _check_options(cluster.commands, ["up", *word.removeprefix("ARGS=").split()])
+            _check_options(cluster.commands, ["up", *given])
+        if targets == ["image"] and word.startswith("ARGS=") and given != ["--help"]:
+            _check_options(image.main, given)
 
 
 def _check_options(command: click.Command, words: list[str]) -> None:

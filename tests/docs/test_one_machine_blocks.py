@@ -25,14 +25,18 @@ PROGRAMS = ("train.py", "bench.py", "notebook.py")
 # Commands that are not run here, and why; that they exist is checked in test_commands_exist.
 ELSEWHERE = {
     "agent": "needs a kubelet: tests/cluster/agents runs it",
+    "--cluster": "needs an API server: tests/cli and tests/cluster run the doctor",
     "cordon": "needs an API server: tests/cli and tests/cluster/agents run it",
     "uncordon": "needs an API server: tests/cli and tests/cluster/agents run it",
+    "claims": "needs an API server: tests/cli runs it on a server that plays one",
+    "scheduler-config": "needs an API server: tests/cli and tests/cluster run it",
     "explain": "needs an API server: tests/cli runs it on a server that plays one",
     "check": "needs a configuration of Slurm: tests/slurm runs it",
     "nodes": "needs a controller of Slurm: tests/slurm runs it",
     "install": "needs a configuration of Slurm, and changes it: tests/slurm runs it",
     "prepare": "needs a configuration of Slurm, and changes the machine: tests/slurm runs it",
     "usage": "needs a job of Slurm that has ended: tests/slurm runs it",
+    "--under-slurm": "needs a job of Slurm: tests/slurm runs it",
     "inspect": "needs an API server: tests/cluster/test_make_cluster and tests/cli run it",
     "setup": "needs root, and changes the machine: tests/local runs it in a folder",
 }

@@ -27,10 +27,12 @@ _COMMANDS = {
     "completion": "print a script for completion in a shell",
     "fence": "show and change limits of tenants",
     "extender": "decide beside kube-scheduler",
+    "scheduler-config": "print kube-scheduler's configuration",
     "admission": "refuse and complete pods at submission",
     "agent": "give containers of a node their cards",
     "inspect": "show a cluster's cards and tenants",
     "explain": "say why a pod is pending",
+    "claims": "show claims for cards, and what they wait for",
     "cordon": "keep new pods off one card of a node",
     "uncordon": "let new pods onto the card again",
     "slurm": "let Slurm share cards, and hold its jobs",
@@ -85,10 +87,11 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
-        module = importlib.import_module(f"partage.cli.commands.{cmd_name}")
+        name = cmd_name.replace("-", "_")
+        module = importlib.import_module(f"partage.cli.commands.{name}")
         if hasattr(module, "__path__"):
-            module = importlib.import_module(f"partage.cli.commands.{cmd_name}.command")
-        command: click.Command = getattr(module, cmd_name)
+            module = importlib.import_module(f"partage.cli.commands.{name}.command")
+        command: click.Command = getattr(module, name)
         return command
 
     def resolve_command(

@@ -64,6 +64,13 @@ _OPTIONS = (
 )
 
 
+under_slurm = click.option(
+    "--under-slurm",
+    is_flag=True,
+    help="Inside a job of Slurm: divide the whole cards that the job has.",
+)
+
+
 def options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command these options; it gets them as one argument, ``wishes``."""
 
@@ -77,8 +84,13 @@ def options(command: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
-def restricted_to_visible(wishes: requests.Wishes) -> requests.Wishes:
-    """The wishes, restricted to the cards that the caller's environment leaves visible."""
+def restricted_to_visible(wishes: requests.Wishes, *, under_slurm: bool = False) -> requests.Wishes:
+    """The wishes, restricted to the cards that the caller's environment leaves visible.
+
+    Slurm sets the variable for each job, in numbers of its own: there the job says which cards.
+    """
+    if under_slurm:
+        return wishes
     left, notice = visible_cards.applied(wishes, os.environ)
     if notice:
         notices.note(notice)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +16,7 @@ from cluster.control_plane.control_plane import ControlPlane
 from cluster.node.node import Node
 from cluster.partage_processes import extender_process
 from cluster.partage_processes.agent_process import Agent
+from native import parts
 from partage.dialects import registry
 from partage.fence.store import limits, roots, tenants
 from tests.cluster import making
@@ -24,6 +28,8 @@ OPTIONS = (
     *("--quiet-after-xid", "2", "--dialects", ",".join(SPOKEN)),
     *("--compute-class", f"{OFFLINE_CLASS}=offline"),
 )
+_PARTAGE = Path(sys.executable).with_name("partage")
+_SIMSMI = parts.LIB / "simulated" / "simsmi"
 
 
 class Site:
@@ -151,6 +157,19 @@ class Site:
 
     def _index(self, name: str) -> int:
         return [node.name for node in self.nodes].index(name)
+
+
+def partage(site: Site, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run a command on the cluster."""
+    environment = {**os.environ, "KUBECONFIG": str(site.plane.kubeconfig)}
+    return subprocess.run(
+        [_PARTAGE, *words], env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def simsmi(node: Node, *arguments: str) -> None:
+    """Do something to a node's cards: lose one, heal it."""
+    subprocess.run([_SIMSMI, *arguments], env={**os.environ, **node.environment}, check=True)
 
 
 def shares(pod: api.Object, container: str = "main") -> dict[str, dict[str, Any]]:

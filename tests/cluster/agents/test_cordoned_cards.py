@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -18,7 +14,6 @@ from tests.cluster.agents import site as sites
 from tests.cluster.agents.site import Site
 
 MEMORY = "aliyun.com/gpu-mem"
-PARTAGE = Path(sys.executable).with_name("partage")
 
 
 @pytest.fixture
@@ -26,15 +21,7 @@ def node(site: Site) -> Iterator[Node]:
     """The node with two cards of 16 GiB, all of them open before and after."""
     yield site.nodes[0]
     for index in ("0", "1"):
-        partage(site, "uncordon", site.nodes[0].name, index)
-
-
-def partage(site: Site, *words: str) -> subprocess.CompletedProcess[str]:
-    """Run a command on the cluster."""
-    environment = {**os.environ, "KUBECONFIG": str(site.plane.kubeconfig)}
-    return subprocess.run(
-        [PARTAGE, *words], env=environment, capture_output=True, text=True, check=False
-    )
+        sites.partage(site, "uncordon", site.nodes[0].name, index)
 
 
 def test_nothing_new_lands_on_a_cordoned_card_and_who_is_there_stays(
@@ -44,18 +31,18 @@ def test_nothing_new_lands_on_a_cordoned_card_and_who_is_there_stays(
     site.create(_pod("before", node, 3))
     (before,) = site.running("before")
     (card,) = sites.shares(before).values()
-    done = partage(site, "cordon", node.name, card["uuid"], "--reason", "fan")
+    done = sites.partage(site, "cordon", node.name, card["uuid"], "--reason", "fan")
     assert (done.returncode, done.stderr) == (0, "")
     making.eventually(lambda: _allocatable(site, node) == 32 - 13)
     site.create(_pod("beside", node, 10), _pod("too-much", node, 10))
     making.eventually(lambda: len(_running(site, "beside", "too-much")) == 1)
     (lucky,) = _running(site, "beside", "too-much")
     assert sites.shares(lucky).keys().isdisjoint(sites.shares(before))
-    shown = json.loads(partage(site, "inspect", node.name, "-o", "json").stdout)
+    shown = json.loads(sites.partage(site, "inspect", node.name, "-o", "json").stdout)
     reasons = [c.get("cordon_reason") for c in shown["nodes"][0]["cards"] if c.get("cordoned")]
     assert reasons == ["fan"]
     assert "cordoned" in _top(site, node)
-    partage(site, "uncordon", node.name, card["uuid"])
+    sites.partage(site, "uncordon", node.name, card["uuid"])
     site.running("beside", "too-much")
     making.eventually(lambda: _allocatable(site, node) == 32)
     assert site.pod("before")["status"]["containerStatuses"][0]["restartCount"] == 0
@@ -70,7 +57,7 @@ def test_a_card_is_drained_by_evictions(site: Site, node: Node) -> None:
     site.create(_pod("bare", node, 1))
     (bare,) = site.running("bare")
     assert sites.shares(bare).keys() == sites.shares(served).keys()  # binpack
-    done = partage(site, "cordon", node.name, str(card["index"]), "--drain", "-o", "json")
+    done = sites.partage(site, "cordon", node.name, str(card["index"]), "--drain", "-o", "json")
     outcome = json.loads(done.stdout)
     assert done.returncode == 1, done
     assert outcome["evicted"] == [f"default/{name}"]
@@ -78,7 +65,7 @@ def test_a_card_is_drained_by_evictions(site: Site, node: Node) -> None:
     (other,) = making.eventually(lambda: _names(site, "served", but=name))
     (again,) = site.running(other)
     assert sites.shares(again).keys().isdisjoint(sites.shares(served))
-    done = partage(site, "cordon", node.name, str(card["index"]), "--drain", "--force")
+    done = sites.partage(site, "cordon", node.name, str(card["index"]), "--drain", "--force")
     assert done.returncode == 0, done
     assert "pod default/bare: gone" in done.stdout
     making.eventually(lambda: _allocatable(site, node) == 16)
@@ -94,13 +81,13 @@ def test_a_disruption_budget_holds_a_drain_up(site: Site, node: Node) -> None:
     site.client.call("POST", budgets, _budget("served"))
     try:
         words = ("cordon", node.name, card["uuid"], "--drain", "--timeout", "2")
-        done = partage(site, *words)
+        done = sites.partage(site, *words)
         assert done.returncode == 1, done
         assert "disruption budget" in done.stdout
         assert site.pod(name)["status"]["phase"] == "Running"
     finally:
         site.client.call("DELETE", f"{budgets}/served")
-    done = partage(site, *words[:-2], "--timeout", "60")
+    done = sites.partage(site, *words[:-2], "--timeout", "60")
     assert done.returncode == 0, done
 
 
@@ -149,4 +136,4 @@ def _allocatable(site: Site, node: Node) -> int:
 
 
 def _top(site: Site, node: Node) -> str:
-    return partage(site, "top", "--once", "--agent", site.agent(node.name).url).stdout
+    return sites.partage(site, "top", "--once", "--agent", site.agent(node.name).url).stdout

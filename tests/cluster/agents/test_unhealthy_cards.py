@@ -3,33 +3,24 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 from collections.abc import Iterator
 
 import pytest
 
 from cluster import api, objects
 from cluster.node.node import Node
-from native import parts
 from tests.cluster import making
 from tests.cluster.agents import site as sites
 from tests.cluster.agents.site import Site
 
 MEMORY = "aliyun.com/gpu-mem"
-SIMSMI = parts.LIB / "simulated" / "simsmi"
-
-
-def simsmi(node: Node, *arguments: str) -> None:
-    """Do something to a node's cards."""
-    subprocess.run([SIMSMI, *arguments], env={**os.environ, **node.environment}, check=True)
 
 
 @pytest.fixture
 def node(site: Site) -> Iterator[Node]:
     """The node with two cards; they are well before and after."""
     yield site.nodes[0]
-    simsmi(site.nodes[0], "reset")
+    sites.simsmi(site.nodes[0], "reset")
     making.eventually(lambda: _unhealthy(site, site.nodes[0]) == [], patience_s=60)
 
 
@@ -41,7 +32,7 @@ def test_nothing_starts_on_an_unhealthy_card_until_it_is_well(
     site.create(_pod("before", node, 3))
     (before,) = site.running("before")
     (card,) = sites.shares(before).values()
-    simsmi(node, trouble[0], str(card["index"]), *trouble[2:])
+    sites.simsmi(node, trouble[0], str(card["index"]), *trouble[2:])
     making.eventually(lambda: _unhealthy(site, node) == [card["index"]])
     making.eventually(lambda: _old_list(site, node) == str(card["index"]))
     making.eventually(lambda: any("is unhealthy" in text for text in site.events("before")))
@@ -51,7 +42,7 @@ def test_nothing_starts_on_an_unhealthy_card_until_it_is_well(
     (lucky,) = _running(site, "beside", "too-much")
     assert sites.shares(lucky).keys().isdisjoint(sites.shares(before))
     assert site.pod("before")["status"]["phase"] == "Running"
-    simsmi(node, "heal", str(card["index"]))
+    sites.simsmi(node, "heal", str(card["index"]))
     making.eventually(lambda: _unhealthy(site, node) == [], patience_s=60)
     site.running("beside", "too-much")
     making.eventually(lambda: _old_list(site, node) == "")
@@ -61,8 +52,8 @@ def test_nothing_starts_on_an_unhealthy_card_until_it_is_well(
 
 def test_an_error_of_an_application_is_not_the_cards_fault(site: Site, node: Node) -> None:
     """Xid 31 is what a program with a bad pointer gets."""
-    simsmi(node, "xid", "1", "31")
-    simsmi(node, "xid", "0", "48")
+    sites.simsmi(node, "xid", "1", "31")
+    sites.simsmi(node, "xid", "0", "48")
     making.eventually(lambda: _unhealthy(site, node) == [0])
 
 
@@ -73,7 +64,7 @@ def test_the_kubelet_shows_the_unhealthyness_on_the_right_pods(site: Site, node:
     pods = {pod["metadata"]["name"]: pod for pod in site.running(*names)}
     index = {name: next(iter(sites.shares(pod).values()))["index"] for name, pod in pods.items()}
     assert set(index.values()) == {0, 1}
-    simsmi(node, "xid", "1", "48")
+    sites.simsmi(node, "xid", "1", "48")
 
     def marked() -> set[str]:
         return {name for name in names if _is_marked(site.pod(name))}

@@ -12,7 +12,7 @@ import msgspec
 
 from partage.cli.cluster import cluster_snapshot
 from partage.core import cards, errors
-from partage.dialects import cordons, nodes, registry
+from partage.dialects import cordons, node_readings, nodes
 from partage.kube import errors as kube_errors
 
 _TRIES = 10
@@ -110,7 +110,7 @@ def _written(node: Node) -> _Words:
 
 
 def _cards(node: Node) -> Sequence[cards.Card]:
-    return registry.read_node(node).node.cards
+    return node_readings.read(node).node.cards
 
 
 def _named(node: Node, word: str) -> cards.Card:

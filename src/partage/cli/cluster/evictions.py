@@ -149,7 +149,7 @@ async def _holders(cluster: cluster_snapshot.Cluster, index: int | None) -> list
     return [
         _holder(seen[g.pod.uid], worst_case=mirror.pods.is_guessed(g.pod.uid, g.node))
         for g in granted
-        if not uuids.isdisjoint(grants.takings(g)) and g.pod.uid in seen
+        if not uuids.isdisjoint(grants.uuids(g)) and g.pod.uid in seen
     ]
 
 

@@ -51,6 +51,12 @@ Environment, as gpushare's manifests set it: PORT, LOG_LEVEL, KUBECONFIG, THREAD
     help="Use a lease, so that one of several replicas decides.",
 )
 @click.option(
+    "--own-certificates",
+    is_flag=True,
+    default=None,
+    help="Make and renew the certificates, in Secrets: for itself and for kube-scheduler.",
+)
+@click.option(
     "--admission",
     metavar="FILE",
     help="Run the admission webhooks in this process, too, with the settings of a TOML file.",
@@ -100,6 +106,7 @@ def _dotted(flags: dict[str, Any]) -> dict[str, Any]:
         "nodes": "decisions.nodes",
         "memory_unit": "decisions.memory_unit",
         "leader_elect": "leader.elect",
+        "own_certificates": "certificates.own",
         "log_level": "log_level",
     }
     return {names[key]: value for key, value in flags.items() if value is not None}

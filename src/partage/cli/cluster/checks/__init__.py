@@ -1,0 +1,1 @@
+"""Checks of a cluster for ``partage doctor --cluster``: facts in, findings out."""

@@ -1,0 +1,1 @@
+"""Facts of a cluster for ``partage doctor --cluster``: what is read, and what of it is kept."""

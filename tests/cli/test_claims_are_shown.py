@@ -1,0 +1,164 @@
+"""``partage claims``, and what ``inspect`` and ``explain`` say of claims."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from typing import Any
+
+import pytest
+
+from partage.core import cards, grants
+from partage.dialects import grant_record, nodes
+from tests.cli import fake_cluster
+from tests.cli.fake_cluster import CLAIMS, CLASSES, ELASTIC_GPUS, NODES, PODS, Object
+
+MEMORY = "elasticgpu.io/gpu-memory"
+SHARE = grants.Share(uuid="GPU-0", index=0, memory_mib=2000)
+
+
+@pytest.fixture
+def claimed(cluster: fake_cluster.Cluster) -> fake_cluster.Cluster:
+    """A card with two claims, of which one is used; a third waits, and so do two pods."""
+    card = cards.Card(uuid="GPU-0", index=0, memory_mib=16384, model="A100")
+    shown = fake_cluster.node("n1", memory=16, count=1)
+    shown["metadata"]["annotations"] = {nodes.CARDS: nodes.encode([card])}
+    cluster.objects[NODES] = [shown]
+    gpu_class = {"metadata": {"name": "shares"}, "provisioner": "elasticgpu.io/gpushare"}
+    cluster.objects[CLASSES] = [gpu_class]
+    cluster.objects[ELASTIC_GPUS] = [_elastic_gpu("used"), _elastic_gpu("spare")]
+    cluster.objects[CLAIMS] = [
+        _claim("used", "Bound"),
+        _claim("spare", "Bound"),
+        _claim("large", "Pending", "NoRoom", "1000 short on node n1"),
+        _claim("other", "Pending", "NoRoom", "", namespace="lab"),
+    ]
+    cluster.objects[PODS] = [
+        _pod("user", "used", node="n1"),
+        _pod("next", "used"),
+        _pod("ready", "spare"),
+    ]
+    return cluster
+
+
+async def test_a_row_for_each_claim(claimed: fake_cluster.Cluster, tmp_path: pathlib.Path) -> None:
+    """What it has and who uses it, or what it waits for."""
+    result = await claimed.run("partage", "claims", "-n", "default", folder=tmp_path)
+    assert (result.code, result.err) == (0, "")
+    why = "NoRoom: 1000 short on node n1"
+    assert result.out.splitlines() == [
+        "NAMESPACE  CLAIM  STATUS   CLASS   NODE  MEMORY(MiB)  COMPUTE  USED BY  WAITS FOR",
+        f"default    large  Pending  shares  -     -            -        -        {why}",
+        "default    spare  Bound    shares  n1    2000         -        -        -",
+        "default    used   Bound    shares  n1    2000         -        user     -",
+    ]
+
+
+async def test_claims_for_programs(claimed: fake_cluster.Cluster, tmp_path: pathlib.Path) -> None:
+    """Of all namespaces, with cards and pods by their full names."""
+    result = await claimed.run("partage", "claims", "-o", "json", folder=tmp_path)
+    shown = json.loads(result.out)
+    assert shown["kind"] == "Claims"
+    by_name = {claim["name"]: claim for claim in shown["claims"]}
+    assert set(by_name) == {"used", "spare", "large", "other"}
+    assert by_name["used"]["used_by"] == ["default/user"]
+    assert by_name["used"]["cards"] == ["GPU-0"]
+    assert by_name["large"]["memory_mib"] is None
+
+
+async def test_inspect_counts_what_claims_hold(
+    claimed: fake_cluster.Cluster, tmp_path: pathlib.Path
+) -> None:
+    """Once, whether or not a pod uses it; and says which pod does."""
+    result = await claimed.run("partage", "inspect", "-o", "json", folder=tmp_path)
+    [card] = json.loads(result.out)["nodes"][0]["cards"]
+    assert card["used_mib"] == 4000
+    tenants = {tenant["pod"]: tenant.get("used_by") for tenant in card["tenants"]}
+    assert tenants == {"egpuc/used": ["default/user"], "egpuc/spare": None}
+
+
+@pytest.mark.parametrize(
+    ("pod", "code", "said"),
+    [
+        ("next", 1, "it waits: ElasticGPUClaim default/used is used by pod default/user; wait"),
+        ("ready", 0, "its claims are bound on node n1, and it fits there"),
+    ],
+)
+async def test_explain_says_what_a_pod_with_a_claim_waits_for(
+    claimed: fake_cluster.Cluster, tmp_path: pathlib.Path, pod: str, code: int, said: str
+) -> None:
+    """Without any extender."""
+    result = await claimed.run("partage", "explain", pod, folder=tmp_path)
+    assert (result.code, result.err) == (code, "")
+    assert result.out.startswith(f"default/{pod}: {said}")
+
+
+async def test_a_cluster_without_claims(
+    cluster: fake_cluster.Cluster, tmp_path: pathlib.Path
+) -> None:
+    """It says what to do, in one line; everything else goes on as before."""
+    result = await cluster.run("partage", "claims", folder=tmp_path)
+    assert result.code == 1
+    assert "apply deploy/claims.yaml" in result.err
+    assert "Traceback" not in result.err
+    assert (await cluster.run("partage", "inspect", folder=tmp_path)).code == 0
+
+
+async def test_an_account_that_may_not_read_claims_is_told_what_is_missing(
+    claimed: fake_cluster.Cluster, tmp_path: pathlib.Path
+) -> None:
+    """As a problem beside all that it may read."""
+    claimed.refused[CLASSES] = (403, "Forbidden", "you may not list elasticgpuclasses")
+    result = await claimed.run("partage", "inspect", folder=tmp_path)
+    assert result.code == 0
+    assert "what claims hold is not shown" in result.out
+
+
+def _claim(
+    name: str, phase: str, reason: str = "Bound", message: str = "", namespace: str = "default"
+) -> Object:
+    bound = {"elasticGPUName": f"egpu-{name}"} if phase == "Bound" else {}
+    condition = {"type": "Bound", "status": "False", "reason": reason, "message": message}
+    return {
+        "metadata": {"name": name, "namespace": namespace, "uid": f"uid-{name}"},
+        "spec": {
+            "elasticGPUClassName": "shares",
+            "resources": {"requests": {MEMORY: "2000Mi"}},
+            **bound,
+        },
+        "status": {"phase": phase, "conditions": [condition]},
+    }
+
+
+def _elastic_gpu(claim: str) -> Object:
+    owner = grants.Pod(f"elasticgpu/egpu-{claim}", "default", claim)
+    grant = grants.Grant(
+        pod=owner, node="n1", containers=(grants.ContainerGrant(name="", shares=(SHARE,)),)
+    )
+    named = {"key": "metadata.name", "operator": "In", "values": ["n1"]}
+    return {
+        "metadata": {
+            "name": f"egpu-{claim}",
+            "annotations": {grant_record.GRANT: grant_record.encode(grant)},
+        },
+        "spec": {
+            "capacity": {MEMORY: "2000Mi"},
+            "gpuShare": {"gpuName": "n1-00"},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchFields": [named]}]}},
+            "claimRef": {"namespace": "default", "name": claim, "uid": f"uid-{claim}"},
+        },
+        "status": {"phase": "Bound"},
+    }
+
+
+def _pod(name: str, claim: str, node: str = "") -> Object:
+    phase = "Running" if node else "Pending"
+    made = fake_cluster.pod(name, node, {"partage.dev/claim": 1}, phase=phase)
+    meta: dict[str, Any] = made["metadata"]
+    meta.setdefault("annotations", {})["elasticgpu.io/egpuc-c0"] = claim
+    if node:
+        container = grants.ContainerGrant(name="c0", shares=(SHARE,), elastic_gpu=f"egpu-{claim}")
+        owner = grants.Pod(meta["uid"], "default", name)
+        grant = grants.Grant(pod=owner, node=node, containers=(container,), dialect="claims")
+        meta["annotations"][grant_record.GRANT] = grant_record.encode(grant)
+    return made

@@ -1,0 +1,96 @@
+"""Claims on a control plane: their definitions, and objects of each kind as short as a line."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from cluster import api
+from cluster.control_plane.control_plane import ControlPlane
+from tests.cluster import installing, making
+
+VERSION = "elasticgpu.io/v1alpha1"
+CLAIM, ELASTIC_GPU, CLASS, GPU = "ElasticGPUClaim", "ElasticGPU", "ElasticGPUClass", "GPU"
+KINDS = (CLAIM, ELASTIC_GPU, CLASS, GPU)
+CORE, MEMORY = "elasticgpu.io/gpu-core", "elasticgpu.io/gpu-memory"
+
+
+@contextlib.contextmanager
+def defined(plane: ControlPlane) -> Iterator[None]:
+    """The kinds are there until the end; nothing of them is left then, whoever has failed."""
+    definitions = installing.manifests("claims.yaml")
+    where = f"{api.path('CustomResourceDefinition')}?fieldValidation=Strict"
+    for definition in definitions:
+        plane.client.call("POST", where, definition)
+    making.eventually(lambda: all(_is_served(plane, kind) for kind in KINDS))
+    try:
+        yield
+    finally:
+        clear(plane)
+        names = {definition["metadata"]["name"] for definition in definitions}
+        for name in names:
+            plane.client.delete("CustomResourceDefinition", name, "")
+        # Until they are gone they cannot be made again, by tests that come after these.
+        making.eventually(lambda: names.isdisjoint(_defined(plane)))
+
+
+def clear(plane: ControlPlane) -> None:
+    """Delete what tests have left, where nobody runs who would agree to the end of it."""
+    for kind in KINDS:
+        plane.client.call("DELETE", api.path(kind))
+        for left in plane.client.list_all(kind):
+            meta = left["metadata"]
+            with contextlib.suppress(api.ApiError):
+                body = {"metadata": {"finalizers": None}}
+                plane.client.patch(kind, meta["name"], body, namespace=meta.get("namespace", ""))
+
+
+def made(kind: str, name: str, **fields: Any) -> api.Object:
+    """An object of one of the kinds."""
+    return {"apiVersion": VERSION, "kind": kind, "metadata": {"name": name}, **fields}
+
+
+def gpu_class(name: str = "shares", **fields: Any) -> api.Object:
+    """A class whose claims ask for a share of a card."""
+    return made(CLASS, name, provisioner="elasticgpu.io/gpushare", **fields)
+
+
+def claim(name: str, mib: int, class_name: str = "shares") -> api.Object:
+    """A claim for memory of one card."""
+    resources = {"requests": {MEMORY: f"{mib}Mi"}}
+    return made(CLAIM, name, spec={"elasticGPUClassName": class_name, "resources": resources})
+
+
+def phase(plane: ControlPlane, kind: str, name: str, expected: str) -> api.Object:
+    """An object, once it is in a phase."""
+    space = api.DEFAULT if kind == CLAIM else ""
+
+    def is_so() -> api.Object | None:
+        now = plane.client.get(kind, name, space)
+        return now if now.get("status", {}).get("phase") == expected else None
+
+    reached: api.Object = making.eventually(
+        is_so, patience_s=60.0, why=lambda: str(plane.client.get(kind, name, space))
+    )
+    return reached
+
+
+def reason(claim: api.Object) -> str:
+    """Why a claim is bound, or not."""
+    conditions = claim.get("status", {}).get("conditions", ())
+    return next((c["reason"] for c in conditions if c["type"] == "Bound"), "")
+
+
+def _is_served(plane: ControlPlane, kind: str) -> bool:
+    try:
+        return "items" in plane.client.call("GET", api.path(kind, namespace=""))
+    except api.ApiError as error:
+        if error.status not in (404, 429):  # not known yet, or known and not stored yet
+            raise
+        return False
+
+
+def _defined(plane: ControlPlane) -> set[str]:
+    definitions = plane.client.list_all("CustomResourceDefinition")
+    return {definition["metadata"]["name"] for definition in definitions}
