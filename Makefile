@@ -11,6 +11,9 @@ BIN := .venv/bin
 STAMP := .stamp-$(shell pwd | cksum | cut -d' ' -f1)
 READY := .venv/$(STAMP)
 READY_FOR_RELEASE := .venv-release/$(STAMP)
+HELD_JOBS := $(patsubst %,tests/slurm/test_%.py,a_card_that_is_lost jobs_are_held jobs_on_several_nodes \
+	jobs_with_percents parts_of_several_cards slurm_numbers_cards steps_have_their_own_quota time_of_jobs \
+	ways_to_start_jobs)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup native demo test test-cluster lint bench wheels lock clean
@@ -33,17 +36,22 @@ demo: native ## Show Partage at work on this machine, or on simulated cards
 	@$(BIN)/partage demo
 
 # Where nothing may be left out, the release compiler has to be there: some tests are about it.
-.PHONY: test-parts slurm-packages
-test-parts: native slurm-packages $(if $(CI)$(PARTAGE_REQUIRE_ALL),$(READY_FOR_RELEASE))
+.PHONY: test-parts slurm-packages network-packages
+test-parts: native slurm-packages network-packages $(if $(CI)$(PARTAGE_REQUIRE_ALL),$(READY_FOR_RELEASE))
 
-slurm-packages:
-	@scripts/slurm-packages
+slurm-packages network-packages:
+	@scripts/$@
 
 test: test-parts ## Run all tests that need no build of Kubernetes, on all cores (ARGS=... goes to pytest)
 	@$(BIN)/python -m pytest --ignore=tests/cluster --numprocesses=auto --durations=10 $(ARGS)
 
-test-cluster: test-parts programs ## Build Kubernetes once, and run the tests on it (ARGS=... goes to pytest)
+test-cluster: test-parts programs $(READY_FOR_RELEASE) ## Build Kubernetes once, and run the tests on it (ARGS=... goes to pytest)
 	@$(BIN)/python -m pytest -o testpaths=tests/cluster --durations=10 $(ARGS)
+
+.PHONY: newer-slurm
+newer-slurm: test-parts ## Fetch a newer Slurm (24.11) once, and run the tests of held jobs on it (ARGS=... goes to pytest)
+	@scripts/newer-slurm build/newer-slurm
+	@PARTAGE_SLURM_TREE=$(CURDIR)/build/newer-slurm $(BIN)/python -m pytest -o testpaths= $(HELD_JOBS) $(ARGS)
 
 lint: setup ## Check format, style, types, layers and hygiene
 	@scripts/lint
@@ -66,11 +74,21 @@ cluster: native ## Bring a Kubernetes control plane up on this machine; `make cl
 cluster-down: setup ## Take it down and remove its state
 	@$(BIN)/python -m cluster down
 
+.PHONY: manifests
+manifests: setup ## Write what follows from the code into the chart, and render deploy/*.yaml from it
+	@$(BIN)/python scripts/manifests.py
+	@$(BIN)/python scripts/chart_values.py
+	@$(BIN)/python -m cluster manifests
+
 programs: setup ## Build the programs that `make cluster` and the tests run, once
 	@$(BIN)/python -m cluster build
 
 wheels: $(READY_FOR_RELEASE) ## Make the wheels of a release in dist, and check what they need
 	@scripts/wheels $(ARGS)
+
+.PHONY: image
+image: setup $(READY_FOR_RELEASE) ## Make the container image in dist, for amd64 and arm64 (ARGS=--help)
+	@$(BIN)/python -m image $(ARGS)
 
 lock: ## Pin the requirements again (ARGS=--upgrade takes newer versions)
 	@PYTHON='$(PYTHON)' UV_VERSION=$(UV_VERSION) scripts/lock $(ARGS)
