@@ -8,7 +8,7 @@ from typing import Any
 
 from cluster import api
 from cluster.control_plane.control_plane import ControlPlane
-from tests.cluster import installing, making
+from tests.cluster import definitions, installing, making
 
 VERSION = "elasticgpu.io/v1alpha1"
 CLAIM, ELASTIC_GPU, CLASS, GPU = "ElasticGPUClaim", "ElasticGPU", "ElasticGPUClass", "GPU"
@@ -19,20 +19,11 @@ CORE, MEMORY = "elasticgpu.io/gpu-core", "elasticgpu.io/gpu-memory"
 @contextlib.contextmanager
 def defined(plane: ControlPlane) -> Iterator[None]:
     """The kinds are there until the end; nothing of them is left then, whoever has failed."""
-    definitions = installing.manifests("claims.yaml")
-    where = f"{api.path('CustomResourceDefinition')}?fieldValidation=Strict"
-    for definition in definitions:
-        plane.client.call("POST", where, definition)
-    making.eventually(lambda: all(_is_served(plane, kind) for kind in KINDS))
-    try:
-        yield
-    finally:
-        clear(plane)
-        names = {definition["metadata"]["name"] for definition in definitions}
-        for name in names:
-            plane.client.delete("CustomResourceDefinition", name, "")
-        # Until they are gone they cannot be made again, by tests that come after these.
-        making.eventually(lambda: names.isdisjoint(_defined(plane)))
+    with definitions.installed(plane, installing.manifests("claims.yaml")):
+        try:
+            yield
+        finally:
+            clear(plane)
 
 
 def clear(plane: ControlPlane) -> None:
@@ -80,17 +71,3 @@ def reason(claim: api.Object) -> str:
     """Why a claim is bound, or not."""
     conditions = claim.get("status", {}).get("conditions", ())
     return next((c["reason"] for c in conditions if c["type"] == "Bound"), "")
-
-
-def _is_served(plane: ControlPlane, kind: str) -> bool:
-    try:
-        return "items" in plane.client.call("GET", api.path(kind, namespace=""))
-    except api.ApiError as error:
-        if error.status not in (404, 429):  # not known yet, or known and not stored yet
-            raise
-        return False
-
-
-def _defined(plane: ControlPlane) -> set[str]:
-    definitions = plane.client.list_all("CustomResourceDefinition")
-    return {definition["metadata"]["name"] for definition in definitions}

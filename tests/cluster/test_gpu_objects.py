@@ -12,13 +12,17 @@ import pytest
 from cluster import api, objects
 from cluster.control_plane.control_plane import ControlPlane
 from cluster.partage_processes import extender_process
-from tests.cluster import gpu_definition, installing, making, service_accounts
-from tests.cluster.gpu_definition import GPUS
+from tests.cluster import definitions, installing, making, service_accounts
 from tests.cluster.making import MEMORY
 
+GPUS = "/apis/elasticgpu.io/v1alpha1/gpus"
 FORMS = {
     "status apart": objects.gpu_definition(status_apart=True),
-    "shipped": gpu_definition.shipped() or objects.gpu_definition(status_apart=False),
+    "shipped": next(
+        made
+        for made in installing.manifests("claims.yaml")
+        if made["metadata"]["name"] == "gpus.elasticgpu.io"
+    ),
 }
 GPU_MEMORY = "elasticgpu.io/gpu-memory"
 ONE_FORM = pytest.mark.parametrize("defined", ["shipped"], indirect=True)
@@ -27,7 +31,7 @@ ONE_FORM = pytest.mark.parametrize("defined", ["shipped"], indirect=True)
 @pytest.fixture(params=FORMS)
 def defined(clean_cluster: ControlPlane, request: pytest.FixtureRequest) -> Iterator[ControlPlane]:
     """A control plane on which GPU objects are defined."""
-    with gpu_definition.installed(clean_cluster, FORMS[request.param]):
+    with definitions.installed(clean_cluster, [FORMS[request.param]]):
         yield clean_cluster
 
 

@@ -14,12 +14,11 @@ import yaml
 from cluster import api, objects
 from cluster.chart import helm
 from cluster.control_plane.control_plane import ControlPlane
-from tests.cluster import making, rendering, service_accounts
+from tests.cluster import definitions, making, rendering, service_accounts
 
 pytestmark = pytest.mark.usefixtures("helm_program")
 
 SPACE = rendering.NAMESPACE
-DEFINITIONS = "CustomResourceDefinition"
 may = functools.partial(service_accounts.may, home=SPACE)
 
 
@@ -37,7 +36,7 @@ def plane(clean_cluster: ControlPlane) -> ControlPlane:
 @pytest.fixture
 def release(plane: ControlPlane) -> Iterator[ControlPlane]:
     """A cluster with the chart installed, as far as an API server goes: no pod ever starts."""
-    before = {made["metadata"]["name"] for made in plane.client.list_all(DEFINITIONS)}
+    before = definitions.names(plane)
     # Objects of the plain manifests may be there from other tests.
     over = ("--take-ownership", "--force-conflicts")
     try:
@@ -46,9 +45,7 @@ def release(plane: ControlPlane) -> Iterator[ControlPlane]:
     finally:
         if "partage" in _helm(plane, "list", "--short"):
             _helm(plane, "uninstall", "partage")
-        for made in plane.client.list_all(DEFINITIONS):
-            if made["metadata"]["name"] not in before:
-                plane.client.delete(DEFINITIONS, made["metadata"]["name"], "")
+        definitions.remove(plane, definitions.names(plane) - before)
 
 
 @pytest.mark.parametrize("values", rendering.FILES, ids=lambda path: path.name)
@@ -88,7 +85,7 @@ def test_leaving_keeps_the_definitions_and_nothing_else(release: ControlPlane) -
     """With them the claims of the users stay; objects of ours that stayed would refuse pods."""
     _helm(release, "uninstall", "partage")
     kinds = {(made["kind"], made["apiVersion"]) for made in rendering.objects()}
-    assert {kind for kind, version in kinds if _ours(release, kind, version)} == {DEFINITIONS}
+    assert {kind for kind, version in kinds if _ours(release, kind, version)} == {definitions.KIND}
 
 
 def test_what_to_do_next_is_said(plane: ControlPlane) -> None:
