@@ -26,7 +26,13 @@ class Stuck(errors.PartageError):
 class Watch:
     """The views so far; they come from a thread."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        opened: Callable[
+            [], contextlib.AbstractContextManager[Callable[[], views.View]]
+        ] = machine_snapshot.opened,
+    ) -> None:
+        self._opened = opened
         self.views = 0
         self.excesses: list[verdict.Excess] = []
         self._last: views.View | None = None
@@ -50,10 +56,17 @@ class Watch:
                 raise Stuck(f"{what} did not happen within {timeout_s:.0f} s")
             return self._last
 
+    def next(self, *, timeout_s: float) -> views.View:
+        """A view that was begun after this call; the one under way may show what was before."""
+        least = self.views + 2
+        return self.until(
+            lambda _: self.views >= least, "a look at the ledger", timeout_s=timeout_s
+        )
+
     def run(self) -> None:
         """Take views until the end; an error is raised where somebody waits for a view."""
         try:
-            with machine_snapshot.opened() as look:
+            with self._opened() as look:
                 while not self._ended.wait(_APART_S):
                     self._take(look())
         except errors.PartageError as error:

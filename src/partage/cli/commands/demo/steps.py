@@ -221,11 +221,7 @@ class _Story:
             time.sleep(0.01)
 
     def _view(self) -> views.View:
-        """One that was taken after this call."""
-        now_ns = time.time_ns()
-        return self._watch.until(
-            lambda view: view.taken_ns > now_ns, "a look at the ledger", timeout_s=_TIMEOUT_S
-        )
+        return self._watch.next(timeout_s=_TIMEOUT_S)
 
 
 def row(view: views.View) -> gpushare_table.NodeRow:
