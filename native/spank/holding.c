@@ -7,7 +7,7 @@
 
 void tenant_path(const struct tenant *tenant, const char *name, char path[PATH_BYTES])
 {
-    path_join(path, "%s/tenants/job-%u%s%s", tenant->root, tenant->job, *name ? "/" : "", name);
+    path_join(path, "%s/tenants/" TENANT_NAME "%s%s", tenant->root, tenant->job, *name ? "/" : "", name);
 }
 
 bool tenant_exists(const struct tenant *tenant)

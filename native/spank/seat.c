@@ -25,39 +25,36 @@ static bool is_linked(const char *tenant, unsigned index, const char *uuid, bool
     return true;
 }
 
-static void mark_made(const char *folder, bool taken[PARTAGE_SEATS])
-{
-    DIR *seats = opendir(folder);
-    for (struct dirent *entry; seats && (entry = readdir(seats));) {
-        char *end;
-        unsigned long seat = strtoul(entry->d_name, &end, 10);
-        if (end != entry->d_name && !*end && seat < PARTAGE_SEATS)
-            taken[seat] = true;
-    }
-    if (seats)
-        closedir(seats);
-}
+/* What a tenant has of a card. */
+struct stake {
+    bool known; /* its limits can be read */
+    uint32_t seat;
+    uint64_t memory_bytes;
+};
 
-/* Of a tenant whose limits cannot be read, the seat is one of those that are made. */
-static void mark_tenant(const char *tenant, const char *uuid, const char *folder, bool taken[PARTAGE_SEATS])
+static bool find_stake(const char *tenant, const char *uuid, struct stake *stake)
 {
     struct partage_limits limits;
     char path[PATH_BYTES];
-    bool same;
-    for (unsigned i = 0; i < PARTAGE_CARDS && is_linked(tenant, i, uuid, &same); i++) {
-        if (!same)
-            continue;
-        bool whole = path_join(path, "%s/limits", tenant) && file_read(path, &limits, sizeof limits) &&
-                     limits.magic == PARTAGE_LIMITS_MAGIC && limits.version == PARTAGE_VERSION;
-        if (!whole)
-            mark_made(folder, taken);
-        else if (limits.card[i].seat < PARTAGE_SEATS)
-            taken[limits.card[i].seat] = true;
-    }
+    bool same = false;
+    unsigned i = 0;
+    while (i < PARTAGE_CARDS && is_linked(tenant, i, uuid, &same) && !same)
+        i++;
+    if (!same)
+        return false;
+    *stake = (struct stake){0};
+    stake->known = path_join(path, "%s/limits", tenant) && file_read(path, &limits, sizeof limits) &&
+                   limits.magic == PARTAGE_LIMITS_MAGIC && limits.version == PARTAGE_VERSION;
+    if (stake->known)
+        stake->seat = limits.card[i].seat, stake->memory_bytes = limits.card[i].memory_bytes;
+    return true;
 }
 
-static bool mark_all(const char *root, const char *uuid, const char *folder, bool taken[PARTAGE_SEATS])
+/* All tenants that have a part of a card, but one. */
+static bool visit_stakes(const char *root, const char *but, const char *uuid,
+                         void visit(void *context, const struct stake *stake), void *context)
 {
+    struct stake stake;
     char path[PATH_BYTES];
     if (!path_join(path, "%s/tenants", root))
         return false;
@@ -65,10 +62,49 @@ static bool mark_all(const char *root, const char *uuid, const char *folder, boo
     if (!tenants)
         return false;
     for (struct dirent *entry; (entry = readdir(tenants));)
-        if (entry->d_name[0] != '.' && path_join(path, "%s/tenants/%s", root, entry->d_name))
-            mark_tenant(path, uuid, folder, taken);
+        if (entry->d_name[0] != '.' && strcmp(entry->d_name, but) &&
+            path_join(path, "%s/tenants/%s", root, entry->d_name) && find_stake(path, uuid, &stake))
+            visit(context, &stake);
     closedir(tenants);
     return true;
+}
+
+static void add_memory(void *sum, const struct stake *stake) { *(uint64_t *)sum += stake->memory_bytes; }
+
+bool seats_memory(const struct tenant *tenant, const char *uuid, uint64_t *memory_bytes)
+{
+    char own[32];
+    *memory_bytes = 0;
+    snprintf(own, sizeof own, TENANT_NAME, tenant->job);
+    return visit_stakes(tenant->root, own, uuid, add_memory, memory_bytes);
+}
+
+struct seats {
+    const char *folder;
+    bool taken[PARTAGE_SEATS];
+};
+
+static void mark_made(struct seats *seats)
+{
+    DIR *made = opendir(seats->folder);
+    for (struct dirent *entry; made && (entry = readdir(made));) {
+        char *end;
+        unsigned long seat = strtoul(entry->d_name, &end, 10);
+        if (end != entry->d_name && !*end && seat < PARTAGE_SEATS)
+            seats->taken[seat] = true;
+    }
+    if (made)
+        closedir(made);
+}
+
+/* Of a tenant whose limits cannot be read, the seat is one of those that are made. */
+static void mark(void *context, const struct stake *stake)
+{
+    struct seats *seats = context;
+    if (!stake->known)
+        mark_made(seats);
+    else if (stake->seat < PARTAGE_SEATS)
+        seats->taken[stake->seat] = true;
 }
 
 /* With its final mode from the start, as others may look meanwhile. */
@@ -98,12 +134,13 @@ static bool make_seat(const struct tenant *tenant, const char *folder, unsigned 
 bool seat_take(const struct tenant *tenant, const char *uuid, const uint8_t raw_uuid[16], uint32_t *seat,
                struct problem *problem)
 {
-    bool taken[PARTAGE_SEATS] = {false};
     char folder[PATH_BYTES];
+    struct seats seats = {.folder = folder};
     if (!path_join(folder, "%s/seats/%s", tenant->root, uuid) ||
-        !make_folder(tenant->root, uuid, folder) || !mark_all(tenant->root, uuid, folder, taken))
+        !make_folder(tenant->root, uuid, folder) ||
+        !visit_stakes(tenant->root, "", uuid, mark, &seats))
         return refuse(problem, "%s/seats cannot be written (%s)", tenant->root, strerror(errno));
-    for (*seat = 0; *seat < PARTAGE_SEATS && taken[*seat]; ++*seat)
+    for (*seat = 0; *seat < PARTAGE_SEATS && seats.taken[*seat]; ++*seat)
         ;
     if (*seat == PARTAGE_SEATS)
         return refuse(problem, "card %s has %u tenants already, and no place for another; wait until a job "

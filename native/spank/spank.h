@@ -101,7 +101,7 @@ struct holding {
     bool in_full; /* the job has no more than this; else it is what its steps so far have */
 };
 
-
+#define TENANT_NAME "job-%u"
 #define TENANT_IN_FULL "in-full" /* a file of the tenant's that says so by being there */
 
 void tenant_path(const struct tenant *tenant, const char *name, char path[PATH_BYTES]);
@@ -154,6 +154,8 @@ void group_remove(const struct tenant *tenant);
 
 bool seat_take(const struct tenant *tenant, const char *uuid, const uint8_t raw_uuid[16], uint32_t *seat,
                struct problem *problem);
+/* What other tenants have of a card's memory. */
+bool seats_memory(const struct tenant *tenant, const char *uuid, uint64_t *memory_bytes);
 
 /* ---- files.c ------------------------------------------------------------------------------- */
 

@@ -8,6 +8,7 @@
 #include "spank.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -72,6 +73,22 @@ static bool write_region(const struct tenant *tenant)
            file_write(path, &region, sizeof region, 0600, tenant->uid, tenant->gid);
 }
 
+/* Slurm gives away what it counts. Where its count is not that of the table, as after a change of
+ * gres.conf that slurmd has not read, a card would be given away twice. */
+static bool has_room(const struct tenant *tenant, const struct table_card *card, uint64_t memory_bytes,
+                     struct problem *problem)
+{
+    uint64_t others;
+    if (!seats_memory(tenant, card->uuid, &others))
+        return not_written(tenant, problem);
+    if (others <= card->memory_bytes && memory_bytes <= card->memory_bytes - others)
+        return true;
+    return refuse(problem, "card %u has %" PRIu64 " MiB, other jobs have %" PRIu64 " of them, and this one would "
+                           "have %" PRIu64 ": Slurm counts otherwise than %s/cards; restart slurmd if gres.conf "
+                           "has changed, and remove what a job left that has ended (`partage slurm epilog --job JOB`)",
+                  card->number, card->memory_bytes >> 20, others >> 20, memory_bytes >> 20, tenant->root);
+}
+
 static bool link_seats(const char *folder, unsigned card, const char *uuid)
 {
     char path[PATH_BYTES], target[PATH_BYTES];
@@ -90,6 +107,8 @@ static bool add_card(const struct tenant *tenant, struct holding *holding, const
     if (card == PARTAGE_CARDS)
         return refuse(problem, "the job has parts of more than %u cards; ask for fewer", PARTAGE_CARDS);
     struct partage_limits_card limits = fraction_limits(fraction, compute);
+    if (!has_room(tenant, fraction->card, limits.memory_bytes, problem))
+        return false;
     if (!seat_take(tenant, fraction->card->uuid, limits.uuid, &limits.seat, problem))
         return false;
     if (!link_seats(folder, card, fraction->card->uuid))
@@ -191,14 +210,19 @@ static void store(struct partage_limits *mapped, const struct holding *holding)
     __atomic_store_n(&mapped->cards, holding->limits.cards, __ATOMIC_RELEASE);
 }
 
-static void raise_card(struct partage_limits_card *card, const struct fraction *fraction, enum compute compute,
-                  bool in_full)
+static bool raise_card(const struct tenant *tenant, struct partage_limits_card *card,
+                       const struct fraction *fraction, enum compute compute, bool in_full,
+                       struct problem *problem)
 {
     struct partage_limits_card wanted = fraction_limits(fraction, compute);
+    if (wanted.memory_bytes > card->memory_bytes &&
+        !has_room(tenant, fraction->card, wanted.memory_bytes, problem))
+        return false;
     if (in_full || wanted.memory_bytes > card->memory_bytes)
         card->memory_bytes = wanted.memory_bytes;
     if (card->mode == wanted.mode && (in_full || wanted.share > card->share))
         card->share = wanted.share;
+    return true;
 }
 
 static bool mark_in_full(const struct tenant *tenant)
@@ -217,10 +241,12 @@ static bool take_over(const struct tenant *tenant, const struct allocation *job,
     if (!scratch_path(tenant, "", scratch) || !folder_make(scratch, 0700))
         return not_written(tenant, problem);
     for (unsigned i = 0; i < job->cards; i++) {
-        int card = holding_find(holding, job->fraction[i].card->uuid);
-        if (card >= 0 && job->fraction[i].part)
-            raise_card(&holding->limits.card[card], &job->fraction[i], compute, in_full);
-        else if (card < 0 && !add_card(tenant, holding, folder, &job->fraction[i], compute, problem))
+        const struct fraction *fraction = &job->fraction[i];
+        int card = holding_find(holding, fraction->card->uuid);
+        if (card >= 0 && !fraction->part)
+            continue;
+        if (card >= 0 ? !raise_card(tenant, &holding->limits.card[card], fraction, compute, in_full, problem)
+                      : !add_card(tenant, holding, folder, fraction, compute, problem))
             return false;
     }
     struct partage_limits *mapped = map_limits(tenant);
