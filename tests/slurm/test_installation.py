@@ -9,9 +9,12 @@ import subprocess
 import msgspec
 import pytest
 
-from partage.slurm import installation
+from native import libraries, parts
+from partage.core import errors
+from partage.slurm import installation, slurm_programs
 from partage.slurm.configuration import submit_rule
 from tests import leaving_out
+from tests.slurm import held_slurm
 
 SLURM_CONF = "ClusterName=x\nNodeName=n1 Gres=gpu:a:1,shard:16"  # without an end of line
 PLUGSTACK = "optional /usr/lib/other.so\n"
@@ -64,6 +67,64 @@ def test_what_was_there_is_kept(place: installation.Installation) -> None:
     assert copy.read_text() == SLURM_CONF
     assert place.plugstack.with_name("plugstack.conf.before-partage").read_text() == PLUGSTACK
     assert [path.stat().st_mode & 0o777 for path in (copy, place.main)] == [0o640, 0o640]
+
+
+def test_what_was_there_later_is_kept_as_well(place: installation.Installation) -> None:
+    """A copy of each state that others made; none of what we made ourselves."""
+    install(place)
+    installation.apply(installation.uninstalling(place))
+    copies = sorted(path.name for path in place.main.parent.glob("*.before-partage*"))
+    assert copies == ["plugstack.conf.before-partage", "slurm.conf.before-partage"]
+
+    place.main.write_text("ClusterName=newer\n")
+    install(place)
+
+    first, second = (
+        place.main.with_name(f"slurm.conf.before-partage{end}").read_text() for end in ("", ".1")
+    )
+    assert (first, second) == (SLURM_CONF, "ClusterName=newer\n")
+
+
+def test_a_link_stays_a_link(place: installation.Installation) -> None:
+    """Where slurm.conf is elsewhere, as on a disk that all nodes have."""
+    shared = place.main.parent / "shared"
+    shared.mkdir()
+    target = place.main.rename(shared / "slurm.conf")
+    place.main.symlink_to(target)
+    install(place)
+    assert place.main.is_symlink()
+    assert "Prolog=" in target.read_text()
+    assert [path.name for path in shared.iterdir()] == ["slurm.conf"]
+
+
+@leaving_out.needs_root
+def test_a_full_disk_changes_nothing(place: installation.Installation) -> None:
+    """Neither the file nor its folder has half of anything."""
+    folder = place.main.parent / "full"
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8k", "tmpfs", str(folder)], check=True)
+    try:
+        main = folder / "slurm.conf"
+        main.write_text(SLURM_CONF)
+        (folder / "filler").write_bytes(b"x" * 4096)
+        full = msgspec.structs.replace(place, main=main, is_controller=False)
+        with pytest.raises(errors.InputError, match=r"cannot be written \(No space left on device"):
+            install(full)
+        assert main.read_text() == SLURM_CONF
+        assert sorted(path.name for path in folder.iterdir()) == ["filler", "slurm.conf"]
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_a_plugin_of_another_slurm_is_not_installed(place: installation.Installation) -> None:
+    """No job would start with it; nothing is changed."""
+    held_slurm.need_plugin()
+    plugin = (parts.LIB / "spank" / libraries.SPANK).read_bytes()
+    other = msgspec.structs.replace(place, version=slurm_programs.Version(19, 5))
+    with pytest.raises(errors.FenceError, match=r"built for Slurm \d.*, and this is Slurm 19\.05"):
+        installation.installing(other, plugin, "burst")
+    own = msgspec.structs.replace(place, version=slurm_programs.version())
+    assert installation.installing(own, plugin, "burst").changes
 
 
 def test_twice_is_no_harm(place: installation.Installation) -> None:

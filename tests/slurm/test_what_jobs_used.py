@@ -88,6 +88,18 @@ def test_a_region_that_a_job_damaged_is_removed_all_the_same(
     assert tenants.names(root) == []
 
 
+def test_a_log_that_cannot_be_written_keeps_no_tenant(
+    root: roots.Root, tmp_path: pathlib.Path
+) -> None:
+    """What the job used is still known to who asked, and so is why the log does not have it."""
+    (tmp_path / "log").touch()
+    ending = job_end.finish(root, 7, tmp_path / "log", node="n1")
+    assert ending is not None
+    assert ending.not_logged == f"{tmp_path}/log cannot be written (File exists)"
+    assert ending.use.cards[0].uuid == UUID
+    assert tenants.names(root) == []
+
+
 def test_one_that_does_not_end_is_not_waited_for_without_end(
     root: roots.Root, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

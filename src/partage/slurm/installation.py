@@ -8,6 +8,7 @@ changes nothing the second time.
 from __future__ import annotations
 
 import difflib
+import itertools
 import os
 import shlex
 from pathlib import Path
@@ -16,7 +17,7 @@ import msgspec
 
 from partage.core import errors
 from partage.slurm import slurm_programs
-from partage.slurm.checks import fence_checks
+from partage.slurm.checks import fence_checks, plugin_versions
 from partage.slurm.configuration import config_files, gres, node_paths, statements, submit_rule
 from partage.slurm.node import card_table, node_preparation
 
@@ -89,6 +90,7 @@ def installing(place: Installation, plugin: bytes, compute: str) -> Plan:
     configuration = config_files.read(place.main)
     hooks = {"Prolog": place.folder / _PROLOG, "Epilog": place.folder / _EPILOG}
     notes, lines = list[str](), list[str]()
+    _check_version(plugin, place.version)
     for key, script in hooks.items():
         value, _ = configuration.slurm.setting(key)
         if not value:
@@ -150,8 +152,20 @@ def apply(plan: Plan) -> None:
             _apply(change)
         except OSError as error:
             raise errors.InputError(
-                f"{change.path} cannot be written ({error.strerror})", instead="run this as root"
+                f"{change.path} cannot be written ({error.strerror})",
+                instead="run this as root, where its file system can be written and has room",
             ) from error
+
+
+def _check_version(plugin: bytes, version: slurm_programs.Version | None) -> None:
+    """Slurm would load no other, and start no job: the plugin is required."""
+    built_for = plugin_versions.built_for(plugin)
+    if built_for is not None and version is not None and built_for != version:
+        raise errors.FenceError(
+            f"the plugin is built for Slurm {built_for}, and this is Slurm {version}",
+            instead="install this Slurm's headers (Debian: libslurm-dev), then build the plugin in "
+            "a checkout: `python -m native spank`",
+        )
 
 
 def _submission(place: Installation, configuration: config_files.Configuration) -> _Submission:
@@ -210,9 +224,8 @@ def _submission_note(place: Installation, own_plugins: str) -> str:
 
 
 def _apply(change: Change) -> None:
-    copy = change.path.with_name(f"{change.path.name}{_COPY}")
-    if change.copied and change.before is not None and not copy.exists():
-        _write(copy, change.before, change.mode)
+    if change.copied and change.before is not None:
+        _keep(change.path, change.before, change.mode)
     if change.after is None:
         change.path.unlink(missing_ok=True)
     else:
@@ -220,14 +233,31 @@ def _apply(change: Change) -> None:
         _write(change.path, change.after, change.mode)
 
 
+def _keep(path: Path, content: bytes, mode: int) -> None:
+    """A copy, unless there is one that differs by no more than our own lines."""
+    known = {content.rstrip(), _stripped(content).rstrip()}
+    for number in itertools.count():
+        copy = path.with_name(f"{path.name}{_COPY}{f'.{number}' if number else ''}")
+        before = _text(copy)
+        if before is None:
+            _write(copy, content, mode)
+        if before is None or before.rstrip() in known:
+            return
+
+
 def _write(path: Path, content: bytes, mode: int) -> None:
-    scratch = path.with_name(f".{path.name}.{os.getpid()}")
-    scratch.write_bytes(content)
-    scratch.chmod(mode)
-    if path.exists():
-        status = path.stat()
-        os.chown(scratch, status.st_uid, status.st_gid)
-    scratch.replace(path.resolve())
+    """A link stays one, and what it leads to changes."""
+    target = path.resolve()
+    scratch = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        scratch.write_bytes(content)
+        scratch.chmod(mode)
+        if target.exists():
+            status = target.stat()
+            os.chown(scratch, status.st_uid, status.st_gid)
+        scratch.replace(target)
+    finally:
+        scratch.unlink(missing_ok=True)
 
 
 def _own(path: Path, after: bytes | None, mode: int) -> Change:
@@ -266,11 +296,15 @@ def _without_lines(path: Path) -> bytes | None:
     text = _text(path)
     if text is None:
         return None
+    rest = _stripped(text)
+    return rest if rest or not text else None
+
+
+def _stripped(text: bytes) -> bytes:
     lines = text.splitlines(keepends=True)
     ours = {index for index, line in enumerate(lines) if line.strip() == _MARK.encode()}
     ours |= {index + 1 for index in ours}
-    rest = b"".join(line for index, line in enumerate(lines) if index not in ours)
-    return rest if rest or not ours else None
+    return b"".join(line for index, line in enumerate(lines) if index not in ours)
 
 
 def _text(path: Path) -> bytes | None:

@@ -1,7 +1,8 @@
 """The end of a job on a node: what it used is written down, then its tenant is removed.
 
 The Epilog does it as root, when Slurm has ended all processes of the job. Slurm runs the Epilog
-whatever happened to the job, to slurmstepd, or to slurmd, so nothing else has to find leftovers.
+whatever happened to the job, to slurmstepd, or to slurmd, so nothing else has to find leftovers. A
+log that cannot be written keeps no tenant: its seats at the cards are needed again.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
+
+import msgspec
 
 from partage.core import errors
 from partage.fence import usage
@@ -19,6 +22,13 @@ _PATIENCE_S = 5.0  # the last of a job's processes may take a moment to be gone
 _LOOK_EVERY_S = 0.05
 
 
+class Ending(msgspec.Struct, frozen=True):
+    """A job whose tenant is gone."""
+
+    use: job_usage.JobUse
+    not_logged: str = ""  # why the log does not have it
+
+
 def tenant_name(job: int) -> str:
     """As ``native/spank/tenant.c`` has it."""
     return f"job-{job}"
@@ -26,16 +36,25 @@ def tenant_name(job: int) -> str:
 
 def finish(
     root: roots.Root, job: int, folder: Path, *, node: str, now: Callable[[], float] = time.time
-) -> job_usage.JobUse | None:
+) -> Ending | None:
     """Write down what a job used, and remove its tenant; None if it has none."""
     name = tenant_name(job)
     if name not in tenants.names(root):
         return None
     _await_end(root, name)
     use = _used(root, name, job, node, int(now()))
-    job_usage.append(folder, use)
+    not_logged = _logged(folder, use)
     tenants.remove(root, name, force=True)  # Slurm says that it is over
-    return use
+    return Ending(use, not_logged)
+
+
+def _logged(folder: Path, use: job_usage.JobUse) -> str:
+    """Why it cannot be; empty if it is."""
+    try:
+        job_usage.append(folder, use)
+    except OSError as error:
+        return f"{error.filename or folder} cannot be written ({error.strerror})"
+    return ""
 
 
 def _await_end(root: roots.Root, name: str) -> None:

@@ -6,6 +6,7 @@ of itself it wrote into its own region: it can lie about its use, and harm nobod
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from collections.abc import Iterator
@@ -54,7 +55,7 @@ def append(folder: Path, use: JobUse) -> None:
             path.replace(folder / _OLDER)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         try:
-            os.write(descriptor, _break(descriptor) + line + b"\n")
+            _write(descriptor, _break(descriptor) + line + b"\n")
         finally:
             os.close(descriptor)
 
@@ -76,6 +77,12 @@ def _everything(folder: Path) -> Iterator[JobUse]:
                 yield msgspec.json.decode(line[:_LONGEST], type=JobUse)
             except msgspec.DecodeError:
                 continue
+
+
+def _write(descriptor: int, line: bytes) -> None:
+    """All of it: a disk that becomes full takes a part, and says nothing."""
+    if os.write(descriptor, line) != len(line):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def _break(descriptor: int) -> bytes:

@@ -111,14 +111,20 @@ def epilog(*, job: int, conf: Path | None, root: Path, log_folder: Path) -> None
         return
     node = os.environ.get("SLURMD_NODENAME") or machine_facts.hosts()[0]
     try:
-        use = job_end.finish(roots.find(root), job, log_folder, node=node)
+        ending = job_end.finish(roots.find(root), job, log_folder, node=node)
     except OSError as error:
         raise errors.FenceError(
             f"{error.filename or root} cannot be written ({error.strerror})",
             instead="run this as root, and check that its file system has room",
         ) from error
-    if use is not None:
-        _account(use, conf)
+    if ending is None:
+        return
+    _account(ending.use, conf)
+    if ending.not_logged:
+        raise errors.FenceError(
+            f"the use of job {job} is not in the log: {ending.not_logged}",
+            instead="run this as root, and make room in that file system",
+        )
 
 
 @click.command("usage", epilog=_USAGE)
