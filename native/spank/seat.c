@@ -3,7 +3,6 @@
 #define _GNU_SOURCE
 #include "spank.h"
 #include <dirent.h>
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -139,13 +138,13 @@ bool seat_take(const struct tenant *tenant, const char *uuid, const uint8_t raw_
     if (!path_join(folder, "%s/seats/%s", tenant->root, uuid) ||
         !make_folder(tenant->root, uuid, folder) ||
         !visit_stakes(tenant->root, "", uuid, mark, &seats))
-        return refuse(problem, "%s/seats cannot be written (%s)", tenant->root, strerror(errno));
+        return not_written(tenant, problem);
     for (*seat = 0; *seat < PARTAGE_SEATS && seats.taken[*seat]; ++*seat)
         ;
     if (*seat == PARTAGE_SEATS)
         return refuse(problem, "card %s has %u tenants already, and no place for another; wait until a job "
                                "on it has ended", uuid, PARTAGE_SEATS);
     if (!make_seat(tenant, folder, *seat, raw_uuid))
-        return refuse(problem, "%s cannot be written (%s)", folder, strerror(errno));
+        return not_written(tenant, problem);
     return true;
 }

@@ -117,6 +117,9 @@ int holding_find(const struct holding *holding, const char *uuid);
 enum extent { EXTENT_STEP, EXTENT_JOB, EXTENT_UNKNOWN };
 enum joined { JOINED, JOIN_REFUSED, JOIN_ASK };
 
+/* Refuses because of errno, and says what to do about it. */
+bool not_written(const struct tenant *tenant, struct problem *problem);
+
 /* Makes the tenant, or takes the one that another task of the job made; then the step's own limits
  * in it. `step` is what the step has, NULL: no part of its own. JOIN_ASK: nothing was made, as the
  * job must have more than its steps tell. */

@@ -16,7 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static bool not_written(const struct tenant *tenant, struct problem *problem)
+bool not_written(const struct tenant *tenant, struct problem *problem)
 {
     int error = errno;
     return refuse(problem, "its limits cannot be written to %s (%s); %s", tenant->root, strerror(error),

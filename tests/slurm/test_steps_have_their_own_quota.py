@@ -55,12 +55,23 @@ def quotas(slurm: held_slurm.HeldSlurm, job: int) -> dict[int, tuple[int, int]]:
     }
 
 
+def asked(slurm: held_slurm.HeldSlurm) -> int:
+    """How often the controller was asked about one job."""
+    count = re.search(r"REQUEST_JOB_INFO_SINGLE .*count:(\d+)", slurm.inside("sdiag").stdout)
+    return int(count[1]) if count else 0
+
+
 def test_steps_that_asked_for_less_are_held_to_that(slurm: held_slurm.HeldSlurm, job: int) -> None:
     """There is no script on this node, so the controller is asked what the job has in all."""
+    before = asked(slurm)
     small = step(slurm, job, "--gres=shard:3")
     assert slurm.used(job).quota_bytes == 3 * GIB  # as far as is known
+    assert asked(slurm) == before
     large = step(slurm, job, "--gres=shard:5")
     assert slurm.used(job).quota_bytes == 8 * GIB
+    assert asked(slurm) == before + 1
+    step(slurm, job, "--overlap", "--gres=shard:8").end()
+    assert asked(slurm) == before + 1  # once for the job and node
     assert (small(SEES), large(SEES)) == ([3 * GIB] * 2, [5 * GIB] * 2)
     assert small.code(f"alloc({3 * GIB - CONTEXT})") == 0
     assert small.code("alloc(1)") == fenced.OUT_OF_MEMORY
@@ -110,7 +121,8 @@ def test_a_step_is_told_what_it_has(slurm: held_slurm.HeldSlurm, job: int) -> No
 def test_a_script_has_what_its_job_has_while_its_steps_have_less(
     slurm: held_slurm.HeldSlurm,
 ) -> None:
-    """Nobody is asked: the script's own variables tell it, and the controller may be away."""
+    """Nobody is asked: the script's own variables tell it."""
+    before = asked(slurm)
     begin = slurm.folder / "begin"
     script = slurm.folder / "script.sh"
     script.write_text(
@@ -127,4 +139,5 @@ def test_a_script_has_what_its_job_has_while_its_steps_have_less(
     uuid = slurm.devices[0].uuid or ""
     said = slurm.until(lambda: slurm.output(number).count(uuid) == 2 and slurm.output(number))
     assert said.split()[1:] == [f"{uuid}={2 * GIB}", f"{uuid}={8 * GIB}"]
+    assert asked(slurm) == before
     slurm.until(lambda: not slurm.jobs())

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
+from partage.slurm.jobs import job_usage
 from tests import leaving_out
 from tests.native import fenced
 from tests.slurm import held_slurm, taking_jobs
@@ -79,7 +80,9 @@ def test_both_get_their_share_when_both_want_all(shared: Shared) -> None:
     """Fixed or not: the one has a quarter then, and the other three quarters."""
     with _programs(shared) as programs, _busy(shared, programs):
         windows = list(_windows(shared, _are_shares))
+        jobs = shared.slurm.jobs()
     assert _are_shares(windows[-1]), windows
+    _check_time_is_written_down(shared, jobs)
     if shared.compute == "share":
         assert all(
             part <= share + SLACK for w in windows for share, part in zip(SHARES, w, strict=True)
@@ -95,6 +98,32 @@ def test_a_job_beside_an_idle_one_has_more_only_where_it_may(shared: Shared) -> 
     assert all(idle == 0 for _, idle in windows)
     if shared.compute == "share":
         assert all(part <= SHARES[0] + SLACK for part, _ in windows)
+
+
+@pytest.mark.parametrize("shared", [("shard", "burst")], indirect=True)
+def test_a_suspended_job_leaves_its_time_to_others(shared: Shared) -> None:
+    """Slurm stops its processes, so nothing of it is launched; then it has its share again."""
+    enough = 2 * SHARES[0]
+    with _programs(shared) as programs, _busy(shared, programs):
+        second = str(shared.slurm.jobs()[1])
+        assert shared.slurm.inside("scontrol", "suspend", second).returncode == 0
+        alone = list(_windows(shared, lambda part: part[0] > enough and part[1] == 0))
+        assert shared.slurm.inside("scontrol", "resume", second).returncode == 0
+        both = list(_windows(shared, _are_shares))
+    assert alone[-1][0] > enough, alone
+    assert alone[-1][1] == 0, alone
+    assert _are_shares(both[-1]), both
+
+
+def _check_time_is_written_down(shared: Shared, jobs: Sequence[int]) -> None:
+    """For each job what the card did for it, and that it waited for its turn."""
+    shared.slurm.until(lambda: not shared.slurm.jobs())
+    log = shared.slurm.held_nodes[0].log
+    for job in jobs:
+        [use] = job_usage.of_job(log, job)
+        [card] = use.cards
+        assert card.busy_ns > WINDOW_S * min(SHARES) * LEAST * 1e9
+        assert card.throttled_ns > 0
 
 
 @contextlib.contextmanager
