@@ -44,6 +44,16 @@ run('setsid')
 if os.path.exists(loader):
     run(loader)
 """
+# What there is for who chooses cards.
+CHOICES = """
+import os, subprocess, sys
+code = "import ctypes as c; l=c.CDLL('libcuda.so.1'); n=c.c_int(); t=c.c_size_t(); l.cuInit(0); "
+code += "l.cuDeviceGetCount(c.byref(n)); "
+code += "[print(t.value>>30) for d in range(n.value) if not l.cuDeviceTotalMem_v2(c.byref(t), d)]"
+for choice in sys.argv[1:]:
+    variables = {**os.environ, 'CUDA_VISIBLE_DEVICES': choice}
+    subprocess.run([sys.executable, '-I', '-S', '-c', code], env=variables, check=True)
+"""
 ESCAPES = """
 unshare --user --map-root-user --mount true && echo escaped
 unshare --user true && echo escaped
@@ -80,6 +90,7 @@ def test_a_job_is_held_to_its_shards_to_the_byte(slurm: held_slurm.HeldSlurm) ->
     program = slurm.program("--gres=shard:8")
     program("context(0)")
     assert program(SEES) == [8 * GIB, 8 * GIB]
+    assert program("card_memory()['total']") == 8 * GIB  # of NVML, as nvidia-smi shows it
     assert program.code("alloc(8 * GIB)") == fenced.OUT_OF_MEMORY
     assert program.code(f"alloc({8 * GIB - CONTEXT})") == 0
     assert program.code("alloc(1)") == fenced.OUT_OF_MEMORY
@@ -125,6 +136,25 @@ def test_a_users_variables_change_nothing(
     program("context(0)")
     assert program(SEES) == [4 * GIB, 4 * GIB]
     assert program.code("alloc(4 * GIB)") == fenced.OUT_OF_MEMORY
+    program.end()
+
+
+def test_a_choice_of_cards_leads_to_no_other(slurm: held_slurm.HeldSlurm) -> None:
+    """By number or by name: there is the job's share of its card, or nothing."""
+    python = (held_slurm.PYTHON, "-I", "-S", "-c", CHOICES)
+    uuids = [str(device.uuid) for device in slurm.devices]
+    own = slurm.srun("--gres=shard:8", *python, "0", *uuids, ",".join(uuids), "0,1")
+    other = slurm.srun("--gres=shard:8", *python, "1", "-1", "", "all", "none")
+    assert own.stdout.split() == ["8"] * 4, own.stderr
+    assert (other.returncode, other.stdout) == (0, ""), other.stderr
+
+
+def test_nothing_is_kept_where_the_user_may_write(slurm: held_slurm.HeldSlurm) -> None:
+    """Neither below TMPDIR nor in the home."""
+    folder = _shared_folder(slurm)
+    program = slurm.program("--gres=shard:2", TMPDIR=str(folder), HOME=str(folder))
+    program("context(0); alloc(GIB)")
+    assert list(folder.iterdir()) == []
     program.end()
 
 
@@ -415,6 +445,17 @@ def test_namespaces_of_users_can_be_allowed(slurm: held_slurm.HeldSlurm) -> None
     assert (forbidden.stdout, "Operation not permitted" in forbidden.stderr) == ("", True)
     with _argument(slurm, "userns=allow"):
         assert slurm.srun("--gres=shard:1", "sh", "-c", script).stdout == "made\n"
+
+
+def test_memory_alone_can_be_limited(slurm: held_slurm.HeldSlurm) -> None:
+    """Its time is then its own affair."""
+    with _argument(slurm, "compute=none"):
+        program = slurm.program("--gres=shard:4")
+    program("context(0)")
+    assert program.code("alloc(4 * GIB)") == fenced.OUT_OF_MEMORY
+    assert "PARTAGE_COMPUTE_PERCENT" not in program("list(os.environ)")
+    assert slurm.used(slurm.jobs()[0]).mode == limits.Mode.NONE
+    program.end()
 
 
 def test_an_argument_that_is_not_known_starts_nothing(slurm: held_slurm.HeldSlurm) -> None:
