@@ -9,6 +9,7 @@ import pytest
 
 from partage.fence.store import layout, limits, locks, roots, tenants
 from partage.slurm.jobs import job_end, job_usage
+from tests.local import sites
 
 UUID = "GPU-00000000-0000-0000-0000-000000000001"
 
@@ -25,6 +26,28 @@ def test_records_are_found_by_job(tmp_path: pathlib.Path) -> None:
     assert [use.ended_s for use in job_usage.of_job(tmp_path / "log", 1)] == [10, 30]
     assert job_usage.of_job(tmp_path / "log", 3) == []
     assert job_usage.of_job(tmp_path / "none", 1) == []
+
+
+@pytest.mark.parametrize(
+    ("job", "says"),
+    [
+        ("12_3", "12_3 has a number of its own, which `sacct -X -j 12_3 -o JobIDRaw` shows"),
+        ("12+1", "12+1 has a number of its own, which "),
+        ("1_2_3", "'1_2_3' is not the number of a job"),
+        ("abc", "'abc' is not the number of a job"),
+        ("0", "'0' is not the number of a job"),
+        ("99999999999", "is not the number of a job"),
+        ("124", "nothing is known of job 124 on this node; ask on the node where it ran"),
+    ],
+)
+def test_a_job_that_is_asked_for_wrongly(
+    site: sites.Site, tmp_path: pathlib.Path, job: str, says: str
+) -> None:
+    """Nobody is told of job 123 who asked for a part of an array."""
+    job_usage.append(tmp_path / "log", use(123))
+    done = site.partage("slurm", "usage", job, "--log-folder", tmp_path / "log")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert says in done.stderr
 
 
 def test_half_a_line_hides_nothing(tmp_path: pathlib.Path) -> None:

@@ -107,7 +107,9 @@ class _Reader:
             self._report(where, f"there is no file {path}", "write it, or name its folder: --conf")
         except OSError as error:
             reason = error.strerror or str(error)
-            self._report(where, f"{path} cannot be read ({reason})", "run this as root")
+            denied = isinstance(error, PermissionError)
+            remedy = "run this as root" if denied else "write a file there, or name another: --conf"
+            self._report(where, f"{path} cannot be read ({reason})", remedy)
         except ValueError as error:
             self._report(where, f"{path} {error}", "write it anew")
         return ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,27 @@ Examples:
   partage slurm usage 4711 -o json | jq '.uses[].cards[].peak_bytes'
 """
 _UNITS = ((30, "GiB"), (20, "MiB"))
+_JOB_NUMBER = re.compile(r"[1-9][0-9]{0,9}")
+_PART_OF_JOB = re.compile(r"[0-9]+[_+][0-9]+")  # of an array, or of a heterogeneous job
+
+
+class _Job(click.ParamType):
+    """The number of a job; Python would read 12_3, a part of an array, as 123."""
+
+    name = "job"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        """As Slurm counts; raises what click shows."""
+        text = str(value)
+        if _PART_OF_JOB.fullmatch(text):
+            self.fail(
+                f"{text} has a number of its own, which `sacct -X -j {text} -o JobIDRaw` shows", param
+            )
+        if not _JOB_NUMBER.fullmatch(text):
+            self.fail(f"{text!r} is not the number of a job", param)
+        return int(text)
 
 
 def _folder(*names: str, default: Path, text: str) -> Callable[[Any], Any]:
@@ -95,7 +117,7 @@ def prepare(*, conf: Path | None, node: str, root: Path, library_folder: Path) -
 
 @click.command("epilog")
 @click.option(
-    "--job", envvar="SLURM_JOB_ID", type=click.IntRange(1, 2**32), required=True, metavar="JOB"
+    "--job", envvar="SLURM_JOB_ID", type=_Job(), required=True, metavar="JOB"
 )
 @_conf
 @_root
@@ -128,7 +150,7 @@ def epilog(*, job: int, conf: Path | None, root: Path, log_folder: Path) -> None
 
 
 @click.command("usage", epilog=_USAGE)
-@click.argument("job", type=click.IntRange(1, 2**32))
+@click.argument("job", type=_Job())
 @click.option(
     "-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True
 )
@@ -142,7 +164,8 @@ def usage(*, job: int, output: str, log_folder: Path) -> None:
         uses = job_usage.of_job(log_folder, job)
     except OSError as error:
         raise errors.FenceError(
-            f"{error.filename} cannot be read ({error.strerror})", instead="run this as root"
+            f"{error.filename} cannot be read ({error.strerror})",
+            instead="run this as root, with the right --log-folder",
         ) from error
     if not uses:
         raise errors.InputError(
