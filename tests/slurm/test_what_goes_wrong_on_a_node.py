@@ -1,4 +1,4 @@
-"""A node of a real Slurm on which something is wrong: jobs are held, or told why they do not start."""
+"""A node of a real Slurm where something is wrong: jobs are held, or told why they do not start."""
 
 from __future__ import annotations
 

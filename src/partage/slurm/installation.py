@@ -235,13 +235,13 @@ def _apply(change: Change) -> None:
 
 def _keep(path: Path, content: bytes, mode: int) -> None:
     """A copy, unless there is one that differs by no more than our own lines."""
-    known = {content.rstrip(), _stripped(content).rstrip()}
+    kept_states = {content.rstrip(), _stripped(content).rstrip()}
     for number in itertools.count():
         copy = path.with_name(f"{path.name}{_COPY}{f'.{number}' if number else ''}")
         before = _text(copy)
         if before is None:
             _write(copy, content, mode)
-        if before is None or before.rstrip() in known:
+        if before is None or before.rstrip() in kept_states:
             return
 
 

@@ -36,7 +36,7 @@ _JOB_NUMBER = re.compile(r"[1-9][0-9]{0,9}")
 _PART_OF_JOB = re.compile(r"[0-9]+[_+][0-9]+")  # of an array, or of a heterogeneous job
 
 
-class _Job(click.ParamType):
+class _Job(click.ParamType[int]):
     """The number of a job; Python would read 12_3, a part of an array, as 123."""
 
     name = "job"
@@ -48,7 +48,8 @@ class _Job(click.ParamType):
         text = str(value)
         if _PART_OF_JOB.fullmatch(text):
             self.fail(
-                f"{text} has a number of its own, which `sacct -X -j {text} -o JobIDRaw` shows", param
+                f"{text} has a number of its own, which `sacct -X -j {text} -o JobIDRaw` shows",
+                param,
             )
         if not _JOB_NUMBER.fullmatch(text):
             self.fail(f"{text!r} is not the number of a job", param)
@@ -116,9 +117,7 @@ def prepare(*, conf: Path | None, node: str, root: Path, library_folder: Path) -
 
 
 @click.command("epilog")
-@click.option(
-    "--job", envvar="SLURM_JOB_ID", type=_Job(), required=True, metavar="JOB"
-)
+@click.option("--job", envvar="SLURM_JOB_ID", type=_Job(), required=True, metavar="JOB")
 @_conf
 @_root
 @_log
