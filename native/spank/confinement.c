@@ -29,6 +29,8 @@
 #define ANSWER(value) BPF_STMT(BPF_RET | BPF_K, value)
 #define IF_EQUAL(value, yes, no) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, yes, no)
 
+#define RULES(of) ((struct sock_fprog){.len = sizeof of / sizeof *of, .filter = of})
+
 static struct sock_filter rules[] = {
     LOAD(arch),
     IF_EQUAL(OWN_ARCHITECTURE, 1, 0),
@@ -47,10 +49,21 @@ static struct sock_filter rules[] = {
     ANSWER(SECCOMP_RET_ERRNO | EPERM),
 };
 
-bool confinement_begin(struct problem *problem)
+static struct sock_filter no_programs[] = {
+    LOAD(nr),
+    IF_EQUAL(SYS_execve, 1, 0),
+    IF_EQUAL(SYS_execveat, 0, 1),
+    ANSWER(SECCOMP_RET_ERRNO | EPERM),
+    ANSWER(SECCOMP_RET_ALLOW),
+};
+
+static bool begin(struct sock_fprog program, struct problem *problem)
 {
-    struct sock_fprog program = {.len = sizeof rules / sizeof *rules, .filter = rules};
     if (!prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0))
         return true;
     return refuse(problem, "the kernel does not confine the task (%s); it needs seccomp", strerror(errno));
 }
+
+bool confinement_begin(struct problem *problem) { return begin(RULES(rules), problem); }
+
+bool confinement_total(struct problem *problem) { return begin(RULES(no_programs), problem); }

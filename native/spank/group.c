@@ -52,14 +52,19 @@ static bool put(const struct tenant *tenant, const char *scratch, const char *ki
            file_write(unfinished, content, bytes, mode, uid, gid) && !rename(unfinished, path);
 }
 
+bool group_exists(const struct tenant *tenant)
+{
+    char path[PATH_BYTES];
+    group_path(tenant, "limits", path);
+    return !access(path, F_OK);
+}
+
 /* The limits come last: where they are, the step is complete. */
 bool group_make(const struct tenant *tenant, const struct holding *holding, const char *scratch,
                 const struct allocation *step, enum compute compute)
 {
-    char path[PATH_BYTES];
-    group_path(tenant, "limits", path);
-    if (!access(path, F_OK))
-        return true; /* another task of the step made it */
+    if (group_exists(tenant))
+        return true;
     struct partage_group_limits limits = {.magic = PARTAGE_GROUP_LIMITS_MAGIC,
                                           .version = PARTAGE_VERSION,
                                           .size = sizeof limits,

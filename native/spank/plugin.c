@@ -99,8 +99,12 @@ static bool tell_task(spank_t spank, const struct tenant *tenant, const struct h
     return true;
 }
 
+/* Who is put behind the fence: a task, or what slurmstepd starts itself. */
+enum fenced { A_TASK, WHAT_FOLLOWS_TASKS };
+
 static bool fence_tenant(spank_t spank, const struct settings *settings, const struct tenant *tenant,
-                         const struct request *request, bool batch, struct problem *problem)
+                         const struct request *request, bool batch, enum fenced fenced,
+                         struct problem *problem)
 {
     static struct table table;
     struct holding holding;
@@ -110,11 +114,11 @@ static bool fence_tenant(spank_t spank, const struct settings *settings, const s
         return true; /* whole cards, and a variable of the user's own */
     return step_join(tenant, request, &table, batch, settings->compute, problem) &&
            tenant_read(tenant, &holding, problem) && places_enter(tenant, &holding, &table, problem) &&
-           tell_task(spank, tenant, &holding, problem) &&
+           (fenced != A_TASK || tell_task(spank, tenant, &holding, problem)) &&
            (!settings->confined || confinement_begin(problem));
 }
 
-static bool fence_task(spank_t spank, int count, char *arguments[], struct problem *problem)
+static bool fence(spank_t spank, int count, char *arguments[], enum fenced fenced, struct problem *problem)
 {
     char shards[VALUE_BYTES], percent[VALUE_BYTES], cards[VALUE_BYTES];
     struct settings settings;
@@ -133,9 +137,10 @@ static bool fence_task(spank_t spank, int count, char *arguments[], struct probl
     if (!find_job(spank, &tenant, &step, problem))
         return false;
     tenant.root = settings.root;
-    if (whole && !tenant_exists(&tenant))
-        return true;
-    return fence_tenant(spank, &settings, &tenant, &request, step == SLURM_BATCH_SCRIPT, problem);
+    if (step == SLURM_EXTERN_CONT || (whole && !tenant_exists(&tenant)))
+        return true; /* the extern step starts nothing for the user */
+    bool batch = step == SLURM_BATCH_SCRIPT;
+    return fence_tenant(spank, &settings, &tenant, &request, batch, fenced, problem);
 }
 
 void note(const char *text) { slurm_info("Partage: %s", text); }
@@ -143,11 +148,27 @@ void note(const char *text) { slurm_info("Partage: %s", text); }
 int slurm_spank_task_init_privileged(spank_t spank, int count, char *arguments[])
 {
     struct problem problem;
-    if (fence_task(spank, count, arguments, &problem))
+    if (fence(spank, count, arguments, A_TASK, &problem))
         return 0;
     slurm_error("Partage: the task is not started, because its share of the card cannot be held: %s",
                 problem.text);
     return -1;
+}
+
+/* After a task slurmstepd itself runs an epilog as the user, who names the program (`srun --task-epilog`).
+ * Such programs have the view of slurmstepd's own thread, so that goes behind the fence as well, when it
+ * has made all tasks. To fail here would take the node out of use: no program is started then. */
+int slurm_spank_task_post_fork(spank_t spank, int count, char *arguments[])
+{
+    static bool entered;
+    struct problem problem;
+    if (!entered && !fence(spank, count, arguments, WHAT_FOLLOWS_TASKS, &problem)) {
+        slurm_verbose("Partage: no program is started after the tasks: %s", problem.text);
+        if (!confinement_total(&problem))
+            slurm_error("Partage: %s", problem.text);
+    }
+    entered = true;
+    return 0;
 }
 
 /* The step is over, and slurmstepd has ended all that it left: what it had within its job is free. */

@@ -1,6 +1,6 @@
 /* What happens to a job of Slurm before its task starts: its tenant's files are made, and put where
  * the fence looks for them. All of it runs as root in slurmstepd, in the process that becomes the
- * task. What Slurm does not tell is in a table that `partage slurm prepare` wrote: no NVML here. */
+ * task, and once more in the thread that starts what comes after tasks. What Slurm does not tell is in a table that `partage slurm prepare` wrote: no NVML here. */
 #pragma once
 #include "../fence/layout.h"
 #include <stdbool.h>
@@ -144,6 +144,8 @@ bool variables_of(const struct tenant *tenant, const struct holding *holding, st
 
 /* ---- group.c ------------------------------------------------------------------------------- */
 
+/* Another task of the step has made it. */
+bool group_exists(const struct tenant *tenant);
 /* Writes what a step has, in a scratch folder and with the root's lock. */
 bool group_make(const struct tenant *tenant, const struct holding *holding, const char *scratch,
                 const struct allocation *step, enum compute compute);
@@ -174,3 +176,5 @@ void folder_clear(const char *path);
 bool places_enter(const struct tenant *tenant, const struct holding *holding, const struct table *table,
                   struct problem *problem);
 bool confinement_begin(struct problem *problem);
+/* The calling thread can start no program any more. */
+bool confinement_total(struct problem *problem);

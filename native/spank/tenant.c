@@ -262,7 +262,7 @@ static bool take_over(const struct tenant *tenant, const struct allocation *job,
 static bool covers(const struct tenant *tenant, const struct holding *holding, const struct fraction *fraction)
 {
     int card = holding_find(holding, fraction->card->uuid);
-    if (card < 0 || holding->in_full)
+    if (card < 0 || holding->in_full || group_exists(tenant))
         return card >= 0;
     return fraction->part && fraction_limits(fraction, COMPUTE_NONE).memory_bytes + groups_bytes(tenant, card) <=
                                  holding->limits.card[card].memory_bytes;

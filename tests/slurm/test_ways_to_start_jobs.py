@@ -126,6 +126,26 @@ def test_a_heterogeneous_step(slurm: held_slurm.HeldSlurm, takers: taking_jobs.T
     assert sorted(answer["given"] for answer in takers.answers()) == [2, 5], done.stderr
 
 
+def test_what_runs_before_and_after_a_task(slurm: held_slurm.HeldSlurm) -> None:
+    """Users name these programs, and slurmstepd starts the second itself: both are fenced."""
+    folder = taking_jobs.shared_folder(slurm)
+    options = []
+    for name in ("prolog", "epilog"):
+        script = slurm.folder / f"{name}.sh"
+        script.write_text(
+            "#!/bin/sh\n"
+            f"exec >>{folder}/{name} 2>/dev/null\n"
+            f"ls {LIMITS}\ncat /etc/ld.so.preload\nunshare --user true && echo escaped\n"
+        )
+        script.chmod(0o755)
+        options.append(f"--task-{name}={script}")
+    done = slurm.srun("--gres=shard:4", "--ntasks=2", "--overcommit", *options, "true")
+    assert done.returncode == 0, done.stderr
+    for name in ("prolog", "epilog"):
+        text = slurm.until((folder / name).read_text)
+        assert text == f"{LIMITS}\n/etc/partage/fence/libpartage.so\n" * 2
+
+
 def test_a_task_that_is_killed_gives_back_what_it_had(slurm: held_slurm.HeldSlurm) -> None:
     """To the other steps of the job, which go on."""
     script = slurm.folder / "waits.sh"

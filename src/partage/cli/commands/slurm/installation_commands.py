@@ -24,6 +24,11 @@ Examples:
   partage slurm install
   partage slurm install --conf /srv/slurm --compute share
 """
+_UNINSTALL = """\b
+Examples:
+  partage slurm uninstall --dry-run
+  partage slurm uninstall
+"""
 
 
 def _places(command: Callable[..., None]) -> Callable[..., None]:
@@ -84,7 +89,7 @@ def install(*, conf: Path | None, folder: Path, dry_run: bool, compute: str) -> 
         )
 
 
-@click.command("uninstall")
+@click.command("uninstall", epilog=_UNINSTALL)
 @_places
 def uninstall(*, conf: Path | None, folder: Path, dry_run: bool) -> None:
     """Take out of Slurm what install put in; other lines and files stay as they are."""

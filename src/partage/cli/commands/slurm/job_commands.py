@@ -26,6 +26,11 @@ Examples:
   partage slurm prepare
   partage slurm prepare --conf /srv/slurm
 """
+_EPILOG = """\b
+Examples:
+  partage slurm epilog             as Slurm's Epilog, which has SLURM_JOB_ID
+  partage slurm epilog --job 4711  what a job left that has ended
+"""
 _USAGE = """\b
 Examples:
   partage slurm usage 4711
@@ -116,7 +121,7 @@ def prepare(*, conf: Path | None, node: str, root: Path, library_folder: Path) -
     _tell(table, root)
 
 
-@click.command("epilog")
+@click.command("epilog", epilog=_EPILOG)
 @click.option("--job", envvar="SLURM_JOB_ID", type=_Job(), required=True, metavar="JOB")
 @_conf
 @_root
