@@ -1,6 +1,7 @@
 /* What happens to a job of Slurm before its task starts: its tenant's files are made, and put where
  * the fence looks for them. All of it runs as root in slurmstepd, in the process that becomes the
- * task, and once more in the thread that starts what comes after tasks. What Slurm does not tell is in a table that `partage slurm prepare` wrote: no NVML here. */
+ * task, and in the thread that starts what comes after tasks. What Slurm does not tell is in a table
+ * that `partage slurm prepare` wrote: no NVML here. */
 #pragma once
 #include "../fence/layout.h"
 #include <stdbool.h>
