@@ -65,7 +65,7 @@ class ClaimReviews:
         claim, gpu_class = _claim(request), _class(request)
         if gpu_class is not None:
             return wire.allowed(request, warnings=list(_of_class(gpu_class)))
-        if claim is None or (claim.spec.elastic_gpu_name and not _asks(claim)):
+        if claim is None or (claim.spec.elastic_gpu_name and not requests.asks(claim)):
             return wire.allowed(request)
         try:
             return wire.allowed(request, warnings=self._judged(claim))
@@ -102,10 +102,6 @@ def _decoded(request: wire.Request, kind: str, form: type[Form]) -> Form | None:
         return msgspec.json.decode(request.object, type=form)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return None
-
-
-def _asks(claim: objects.ElasticGPUClaim) -> bool:
-    return bool(claim.spec.resources.requests or claim.spec.resources.limits)
 
 
 def _spelled_claim(claim: objects.ElasticGPUClaim) -> Iterator[additions.Operation]:

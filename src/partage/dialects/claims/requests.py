@@ -30,6 +30,14 @@ class Reading(msgspec.Struct, frozen=True):
     cautions: tuple[contract.Caution, ...] = ()
 
 
+ANY = "elasticgpu.io/gpushare"  # whose rules leave most open: for claims that name no class
+
+
+def asks(claim: objects.ElasticGPUClaim) -> bool:
+    """Whether a claim says what it wants; one that names an ElasticGPU need not."""
+    return bool(claim.spec.resources.requests or claim.spec.resources.limits)
+
+
 def ours(provisioner: str) -> bool:
     """Whether claims of a class with this provisioner are Partage's to bind."""
     return provisioner in registry.provisioners()

@@ -7,6 +7,7 @@ node or not. One pod at a time has a claim, unless its class says that it is sha
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection
 
 import msgspec
@@ -15,6 +16,8 @@ from partage.core import demands, fleet, grants
 from partage.dialects import pods
 from partage.dialects.claims import objects
 from partage.scheduler.claims import claim_store, lifecycle
+
+_MOST_COMBINATIONS = 64  # of what claims for TFLOPS may have on different models
 
 
 class Waits(msgspec.Struct, frozen=True):
@@ -38,22 +41,25 @@ class ClaimGrants:
 
         Without any it is only a question: a claim that waits for its first pod goes on waiting.
         """
-        containers: list[grants.ContainerGrant] = []
-        nodes: dict[str, str] = {}  # by claim
-        for container in demand.containers:
-            shares = self._shares(pod, container, among)
-            if isinstance(shares, Waits):
-                self.waiting.add(container.demand.claim)
-                return shares
-            containers.append(_container(container, shares))
-            nodes[container.demand.claim] = shares.node
-        if len(set(nodes.values())) > 1:
-            places = ", ".join(f"{claim} on {node}" for claim, node in nodes.items())
+        claims = self._claims(demand)
+        if isinstance(claims, Waits):
+            return claims
+        bound = {key: self.store.bound_grant(claim) for key, claim in claims.items()}
+        given = {key: grant for key, grant in bound.items() if grant is not None}
+        if unbound := [claim for key, claim in claims.items() if key not in given]:
+            return self._unbound(unbound, {grant.node for grant in given.values()}, among)
+        for key, grant in given.items():
+            waits = self._cordoned(claims[key], grant) or self._other_user(pod, claims[key], grant)
+            if waits is not None:
+                self.waiting.add(key)
+                return waits
+        if len({grant.node for grant in given.values()}) > 1:
+            places = ", ".join(f"{key} on {grant.node}" for key, grant in given.items())
             return Waits(f"its claims are on different nodes ({places}); use one claim, or others")
         return grants.Grant(
             pod=pod.identity,
-            node=next(iter(nodes.values())),
-            containers=tuple(containers),
+            node=next(iter(given.values())).node,
+            containers=tuple(_container(c, given[c.demand.claim]) for c in demand.containers),
             dialect=demand.dialect,
         )
 
@@ -61,21 +67,58 @@ class ClaimGrants:
         """The pods that have an ElasticGPU by its claim, by namespace and name."""
         return claim_store.users(self._fleet, elastic_gpu)
 
-    def _shares(
-        self, pod: pods.Pod, container: demands.ContainerDemand, among: Collection[str]
-    ) -> grants.Grant | Waits:
-        key = container.demand.claim
-        claim = self.store.find(key)
-        if claim is None:
-            return Waits(f"there is no ElasticGPUClaim {key}; create it")
-        if claim.metadata.deletion_timestamp is not None:
-            return Waits(f"ElasticGPUClaim {key} is being deleted")
-        grant = self.store.bound_grant(claim)
-        if grant is None:
-            if among:
-                self.store.want(claim, among)
-            return Waits(f"ElasticGPUClaim {key} is not bound{_reason(claim)}")
-        return self._cordoned(claim, grant) or self._other_user(pod, claim, grant) or grant
+    def _claims(self, demand: demands.PodDemand) -> dict[str, objects.ElasticGPUClaim] | Waits:
+        """The claims that a pod names, if all of them are there."""
+        claims = {}
+        for key in dict.fromkeys(container.demand.claim for container in demand.containers):
+            claim = self.store.find(key)
+            if claim is None or claim.metadata.deletion_timestamp is not None:
+                self.waiting.add(key)
+                if claim is None:
+                    return Waits(f"there is no ElasticGPUClaim {key}; create it")
+                return Waits(f"ElasticGPUClaim {key} is being deleted")
+            claims[key] = claim
+        return claims
+
+    def _unbound(
+        self, claims: list[objects.ElasticGPUClaim], taken: set[str], among: Collection[str]
+    ) -> Waits:
+        """Claims of one pod are bound one after the other, where all of them can be.
+
+        The others are on the nodes that are ``taken`` already. Those that wait for their pod come
+        last, as only they can follow.
+        """
+        first = min(claims, key=self._follows)
+        self.waiting.add(first.key)
+        nodes = set(among) & taken if taken else set(among)
+        if len(claims) > 1 and nodes and self._follows(first):
+            nodes = self._room_for_all(claims, nodes)
+            if not nodes:
+                keys = ", ".join(claim.key for claim in claims)
+                return Waits(f"no node has room for what its ElasticGPUClaims {keys} ask for")
+        if nodes:
+            self.store.want(first, sorted(nodes))
+        return Waits(f"ElasticGPUClaim {first.key} is not bound{_reason(first)}")
+
+    def _follows(self, claim: objects.ElasticGPUClaim) -> bool:
+        """Whether a claim goes where its pod goes."""
+        gpu_class = self.store.class_of(claim)
+        mode = None if gpu_class is None else gpu_class.binding_mode
+        return mode is objects.BindingMode.FIRST_CONSUMER
+
+    def _room_for_all(
+        self, claims: list[objects.ElasticGPUClaim], among: Collection[str]
+    ) -> set[str]:
+        """The nodes that have room for all of these at once."""
+        asked = [self.store.asked(claim, self.store.class_of(claim)) for claim in claims]
+        nodes: set[str] = set()
+        combined = itertools.product(*(each.alternatives for each in asked))
+        for chosen in itertools.islice(combined, _MOST_COMBINATIONS):
+            containers = (demands.ContainerDemand(str(i), one) for i, one in enumerate(chosen))
+            together = demands.PodDemand(containers=tuple(containers), dialect="elastic")
+            namespace = claims[0].metadata.namespace
+            nodes.update(self._fleet.best(together, limit=0, among=among, namespace=namespace))
+        return nodes
 
     def _cordoned(self, claim: objects.ElasticGPUClaim, grant: grants.Grant) -> Waits | None:
         """Nothing new starts on a cordoned card, whoever has a share of it."""
@@ -107,7 +150,7 @@ class ClaimGrants:
 
 
 def _reason(claim: objects.ElasticGPUClaim) -> str:
-    condition = next((c for c in claim.status.conditions if c.type == lifecycle.BOUND), None)
+    condition = lifecycle.condition(claim)
     if condition is None or condition.status == "True":
         return " yet"
     return f" ({condition.reason}: {condition.message})"

@@ -46,8 +46,10 @@ class ClaimStore:
         by_name = self.elastic_gpus.by_name
         if claim.spec.elastic_gpu_name:
             return by_name.get(claim.spec.elastic_gpu_name)
-        owned = self.elastic_gpus.owned.get(claim.metadata.uid)
-        return by_name.get(owned) if owned is not None else None
+        owned = self.elastic_gpus.owned.get(claim.metadata.uid, ())
+        made = objects.elastic_gpu_name(claim.metadata.uid)
+        # Somebody may have written its uid on several; one of these is as good as another.
+        return by_name[made if made in owned else min(owned)] if owned else None
 
     def class_of(self, claim: objects.ElasticGPUClaim) -> objects.ElasticGPUClass | None:
         """The class that a claim names, if it is there."""
@@ -93,7 +95,8 @@ class ClaimStore:
         this, gpu_class = self.elastic_gpu_of(claim), self.class_of(claim)
         foreign = gpu_class is not None and not requests.ours(gpu_class.provisioner)
         name = this.metadata.name if this is not None else ""
-        request = self._asked(claim, gpu_class) if not foreign else lifecycle.Asked()
+        request = self.asked(claim, gpu_class) if not foreign else lifecycle.Asked()
+        has_nothing = this is None or self.grant(name) is None
         return lifecycle.ClaimView(
             claim=claim,
             gpu_class=gpu_class,
@@ -101,7 +104,8 @@ class ClaimStore:
             asked=request,
             elastic_gpu=this,
             absent=self.absence(name) if name else "",
-            spare=None if this is not None else self._spare(claim, request),
+            unsuited="" if this is None else self._unsuited(this, claim, request),
+            spare=self._spare(claim, request) if has_nothing else None,
             used=bool(name and self._fleet.users(name)),
             wanted=uid in self.wanted,
         )
@@ -121,6 +125,7 @@ class ClaimStore:
             absent=self.absence(name),
             used=bool(self._fleet.users(name)),
             asked=self._asked_of(this, claim),
+            waits=claim is not None and self._waits(claim),
         )
 
     def look_again(self, node: str = "") -> None:
@@ -142,8 +147,8 @@ class ClaimStore:
 
     def related(self, claim: objects.ElasticGPUClaim) -> Iterator[str]:
         """The ElasticGPUs whose next step may depend on a claim."""
-        owned = self.elastic_gpus.owned.get(claim.metadata.uid)
-        yield from dict.fromkeys(filter(None, (owned, claim.spec.elastic_gpu_name)))
+        owned = self.elastic_gpus.owned.get(claim.metadata.uid, ())
+        yield from dict.fromkeys(filter(None, (*owned, claim.spec.elastic_gpu_name)))
 
     def settle(self, this: objects.ElasticGPU) -> None:
         """Count the shares that an ElasticGPU has by its record."""
@@ -165,23 +170,38 @@ class ClaimStore:
         if grant is not None:
             self._freed(grant.node)
 
-    def _asked(
+    def asked(
         self, claim: objects.ElasticGPUClaim, gpu_class: objects.ElasticGPUClass | None
     ) -> lifecycle.Asked:
-        if gpu_class is None:
+        """What a claim asks for, by its class; one that names none takes what is there."""
+        if gpu_class is None and claim.class_name:
+            problem = lifecycle.without_class(claim)
+            return lifecycle.Asked(problem=problem, reason="ClassNotFound")
+        if claim.spec.elastic_gpu_name and not requests.asks(claim):
             return lifecycle.Asked()
+        provisioner = requests.ANY if gpu_class is None else gpu_class.provisioner
         try:
-            reading = requests.read(claim, gpu_class.provisioner, self._settings())
+            reading = requests.read(claim, provisioner, self._settings())
         except errors.DemandError as error:
             return lifecycle.Asked(problem=str(error))
         return lifecycle.Asked(reading.alternatives)
+
+    def _waits(self, claim: objects.ElasticGPUClaim) -> bool:
+        """Whether a claim is bound where its first pod can be, and nobody knows where that is.
+
+        A new leader does not know it before kube-scheduler has asked about the pod again.
+        """
+        gpu_class = self.class_of(claim)
+        if gpu_class is None or claim.metadata.uid in self.wanted:
+            return False
+        return gpu_class.binding_mode is objects.BindingMode.FIRST_CONSUMER
 
     def _asked_of(
         self, this: objects.ElasticGPU, claim: objects.ElasticGPUClaim | None
     ) -> lifecycle.Asked:
         """Of one that an administrator wrote, its capacity says it; of others, their claim."""
         if claim is not None and not this.spec.capacity:
-            return self._asked(claim, self.class_of(claim))
+            return self.asked(claim, self.class_of(claim))
         try:
             return lifecycle.Asked((requests.capacity(this),))
         except errors.DemandError as error:
@@ -191,22 +211,49 @@ class ClaimStore:
         self, claim: objects.ElasticGPUClaim, request: lifecycle.Asked
     ) -> objects.ElasticGPU | None:
         """An available one of the claim's class with the capacity that it asks for."""
-        for this in self.elastic_gpus.by_name.values():
-            if this.status.phase is not objects.Phase.AVAILABLE:
-                continue
-            if this.spec.elastic_gpu_class_name == claim.class_name and self._meets(this, request):
-                return this
-        return None
+        fitting = [
+            this
+            for this in map(self.elastic_gpus.by_name.__getitem__, self.elastic_gpus.available)
+            if this.spec.elastic_gpu_class_name == claim.class_name
+            and this.claim_key in ("", claim.key)  # else it is kept for another claim
+            and this.metadata.deletion_timestamp is None
+            and not self._fleet.users(this.metadata.name)
+            and self._is_met(this, request)
+        ]
+        return next((this for this in fitting if this.claim_key), fitting[0] if fitting else None)
 
-    def _meets(self, this: objects.ElasticGPU, request: lifecycle.Asked) -> bool:
+    def _is_met(self, this: objects.ElasticGPU, request: lifecycle.Asked) -> bool:
+        """Whether the shares of an ElasticGPU are there, and are what somebody asks for."""
+        shares, models = self._shares(this)
+        return bool(shares) and requests.met(request.alternatives, shares, models)
+
+    def _unsuited(
+        self, this: objects.ElasticGPU, claim: objects.ElasticGPUClaim, request: lifecycle.Asked
+    ) -> str:
+        """Why an ElasticGPU is not for a claim; empty while that is not known."""
+        name = this.metadata.name
+        was_made = name == objects.elastic_gpu_name(claim.metadata.uid)
+        if was_made and this.spec.elastic_gpu_class_name != claim.class_name:
+            return f"ElasticGPU {name} is not of class {claim.class_name}"
+        shares, models = self._shares(this)
+        if not (shares and request.alternatives):
+            return ""
+        if requests.met(request.alternatives, shares, models):
+            return ""
+        return f"ElasticGPU {name} does not have what the claim asks for"
+
+    def _shares(self, this: objects.ElasticGPU) -> tuple[tuple[grants.Share, ...], list[str]]:
+        """What an ElasticGPU has on cards that are there and well, with their models."""
         name = this.metadata.name
         grant = self.grant(name)
         state = self._fleet.state(grant.node) if grant is not None else None
         if grant is None or state is None or self.absence(name):
-            return False
+            return (), []
         shares = grant.containers[0].shares
         models = {card.uuid: card.model for card in state.node.cards}
-        return requests.met(request.alternatives, shares, [models[s.uuid] for s in shares])
+        if not models:  # a node that came back is there before its cards are
+            return (), []
+        return shares, [models[share.uuid] for share in shares]
 
 
 def users(fleet: fleet.Fleet, elastic_gpu: str, *, but: str = "") -> tuple[str, ...]:
@@ -274,7 +321,8 @@ class _ElasticGPUs:
 
     def __init__(self, store: ClaimStore) -> None:
         self.by_name: dict[str, objects.ElasticGPU] = {}
-        self.owned: dict[str, str] = {}  # claim's uid -> name
+        self.owned: dict[str, dict[str, None]] = {}  # claim's uid -> names
+        self.available: dict[str, None] = {}  # names
         self.unallocated: dict[str, None] = {}  # names of those that have no shares
         self.by_node: dict[str, dict[str, None]] = {}  # names
         self.damages: dict[str, str] = {}  # by name
@@ -290,8 +338,10 @@ class _ElasticGPUs:
             self.unallocated[name] = None
         ref = this.spec.claim_ref
         if ref is not None and ref.uid:
-            self.owned[ref.uid] = name
+            self.owned.setdefault(ref.uid, {})[name] = None
             self._store.due_claims[ref.uid] = None
+        if this.status.phase is objects.Phase.AVAILABLE:
+            self.available[name] = None
         self._store.due_elastic_gpus[name] = None
         self._store.settle(this)
 
@@ -311,9 +361,12 @@ class _ElasticGPUs:
     def _disown(self, name: str) -> None:
         before = self.by_name.get(name)
         self.unallocated.pop(name, None)
+        self.available.pop(name, None)
         if before is not None and before.node_name:
             self.by_node[before.node_name].pop(name, None)
         ref = before.spec.claim_ref if before is not None else None
-        if ref is not None and self.owned.get(ref.uid) == name:
-            del self.owned[ref.uid]
+        if ref is not None and name in self.owned.get(ref.uid, ()):
+            del self.owned[ref.uid][name]
+            if not self.owned[ref.uid]:
+                del self.owned[ref.uid]
             self._store.due_claims[ref.uid] = None

@@ -40,6 +40,8 @@ _WARNINGS = {
     "Invalid",
     "ClassNotFound",
     "Taken",
+    "Unsuited",
+    "ClaimHasAnother",
     "Damaged",
     "NoRoom",
 }
@@ -90,9 +92,14 @@ class Controller:
         An object without shares gets a new version, so that shares which are on their way to it are
         refused. What was made before is shown by the list that this leader has read.
         """
-        for name, this in list(self._store.elastic_gpus.by_name.items()):
-            if objects.recorded(this) is None:
-                await self._touch(name)
+        by_name = self._store.elastic_gpus.by_name
+        unwritten = iter([name for name in by_name if objects.recorded(by_name[name]) is None])
+
+        async def touch_each() -> None:
+            for name in unwritten:
+                await self._touch_at_last(name)
+
+        await asyncio.gather(*(touch_each() for _ in range(_MOST_AT_ONCE)))
 
     def begin_due(self, group: asyncio.TaskGroup) -> None:
         """Begin the writes that are due, in the group."""
@@ -251,6 +258,19 @@ class Controller:
         if grant is not None:
             self._freed(grant.node)
 
+    async def _touch_at_last(self, name: str) -> None:
+        """The same, however long the API server takes to answer."""
+        while True:
+            try:
+                await self._touch(name)
+            except kube_errors.NotFound:
+                pass  # nothing can be written on what is gone
+            except kube_errors.KubeError as error:
+                log.warning("claims: %s; trying again", error.what)
+                await self._sleep(_PAUSE_S)
+                continue
+            return
+
     async def _touch(self, name: str) -> None:
         """Give an object a new version: by a text that it never had, as a clock may stand still."""
         touched = {TOUCHED: uuid.uuid4().hex}
@@ -302,12 +322,15 @@ class Controller:
         await self._events.tell(about, reason, text, kind=importance)
 
     def _condition(self, action: lifecycle.SetClaim) -> dict[str, Any]:
+        status = "True" if action.phase is objects.ClaimPhase.BOUND else "False"
+        before = lifecycle.condition(action.claim)
+        same_since = before.last_transition_time if before and before.status == status else None
         return {
             "type": lifecycle.BOUND,
-            "status": "True" if action.phase is objects.ClaimPhase.BOUND else "False",
+            "status": status,
             "reason": action.reason,
             "message": action.message,
-            "lastTransitionTime": self._now().strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "lastTransitionTime": same_since or self._now().strftime("%Y-%m-%dT%H:%M:%SZ"),
             "observedGeneration": action.claim.metadata.generation,
         }
 

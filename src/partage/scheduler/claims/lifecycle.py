@@ -95,6 +95,7 @@ class Asked(msgspec.Struct, frozen=True):
 
     alternatives: tuple[demands.Demand, ...] = ()
     problem: str = ""
+    reason: str = "Invalid"  # the problem in one word
 
 
 class ClaimView(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,6 +107,7 @@ class ClaimView(msgspec.Struct, frozen=True, kw_only=True):
     asked: Asked = Asked()
     elastic_gpu: objects.ElasticGPU | None = None  # that it names, or that was made for it
     absent: str = ""  # why its shares are not there: the node or a card is gone
+    unsuited: str = ""  # why its shares are not what the claim asks for, as far as is known
     spare: objects.ElasticGPU | None = None  # an available one that has what it asks for
     used: bool = False  # a pod has it
     wanted: bool = False  # a pod that waits names it
@@ -121,6 +123,7 @@ class ElasticGPUView(msgspec.Struct, frozen=True, kw_only=True):
     absent: str = ""  # why they are not there
     used: bool = False
     asked: Asked = Asked()
+    waits: bool = False  # its claim is bound where a pod can be, and no pod asks for it
 
 
 def next_for_claim(view: ClaimView) -> Action | None:
@@ -149,6 +152,8 @@ def next_for_elastic_gpu(view: ElasticGPUView) -> Action | None:
         return Protect(this, protected=True)
     if _is_orphan(view):
         return _orphaned(view)
+    if view.claim is not None and view.claim.spec.elastic_gpu_name not in ("", this.metadata.name):
+        return _superseded(view, view.claim)
     if view.damage:
         return _set(this, objects.Phase.FAILED, "Damaged", view.damage)
     if not view.has_shares:
@@ -159,6 +164,11 @@ def next_for_elastic_gpu(view: ElasticGPUView) -> Action | None:
         return _set(this, objects.Phase.BOUND)
     owned = this.spec.claim_ref is not None and this.spec.claim_ref.uid
     return _set(this, objects.Phase.PENDING if owned else objects.Phase.AVAILABLE)
+
+
+def condition(claim: objects.ElasticGPUClaim) -> objects.Condition | None:
+    """What was last said about whether a claim has what it asks for."""
+    return next((c for c in claim.status.conditions if c.type == BOUND), None)
 
 
 def _named(view: ClaimView) -> Action | None:
@@ -177,6 +187,8 @@ def _named(view: ClaimView) -> Action | None:
         return _say(claim, objects.ClaimPhase.PENDING, "Taken", text)
     if view.absent:
         return _say(claim, objects.ClaimPhase.LOST, "Unavailable", view.absent)
+    if view.unsuited and claim.status.phase is objects.ClaimPhase.PENDING:
+        return _say(claim, objects.ClaimPhase.PENDING, "Unsuited", view.unsuited)
     return _say(claim, objects.ClaimPhase.BOUND, "Bound")
 
 
@@ -186,6 +198,8 @@ def _say_or_assign(view: ClaimView, this: objects.ElasticGPU) -> Action | None:
     if reserved not in ("", view.claim.key):
         text = f"ElasticGPU {this.metadata.name} is kept for claim {reserved}"
         return _say(view.claim, objects.ClaimPhase.PENDING, "Taken", text)
+    if view.unsuited:
+        return _say(view.claim, objects.ClaimPhase.PENDING, "Unsuited", view.unsuited)
     if this.status.phase is objects.Phase.AVAILABLE and not this.metadata.deletion_timestamp:
         return Assign(this, view.claim)
     text = f"ElasticGPU {this.metadata.name} is {str(this.status.phase).lower()}"
@@ -201,11 +215,10 @@ def _unnamed(view: ClaimView) -> Action | None:
     if view.spare is not None:
         return Assign(view.spare, claim)
     if view.gpu_class is None:
-        return _say(claim, objects.ClaimPhase.PENDING, "ClassNotFound", _without_class(claim))
+        return _say(claim, objects.ClaimPhase.PENDING, "ClassNotFound", without_class(claim))
     waits = view.gpu_class.binding_mode is objects.BindingMode.FIRST_CONSUMER
     if waits and not view.wanted:
-        text = "it is bound when a pod names it"
-        return _say(claim, objects.ClaimPhase.PENDING, "WaitForFirstConsumer", text)
+        return _say(claim, objects.ClaimPhase.PENDING, WAITS, _WAITS_TEXT)
     return Create(claim, view.gpu_class)
 
 
@@ -215,13 +228,24 @@ def _made(view: ClaimView, this: objects.ElasticGPU) -> Action | None:
     if this.metadata.deletion_timestamp is not None:
         text = f"ElasticGPU {this.metadata.name} is being deleted"
         return _say(claim, objects.ClaimPhase.PENDING, "NotAvailable", text)
-    if this.status.phase is objects.Phase.PENDING and not this.spec.capacity:
+    is_empty = this.status.phase is objects.Phase.PENDING and not this.spec.capacity
+    # What was made for it gives way to what is there, and to what it asks for by now.
+    if _is_made_for(this, claim) and (view.unsuited or (is_empty and view.spare is not None)):
+        return Delete(this)
+    if view.unsuited:
+        return _say(claim, objects.ClaimPhase.PENDING, "Unsuited", view.unsuited)
+    if is_empty:
         reason = this.status.reason or "Provisioning"
         return _say(claim, objects.ClaimPhase.PENDING, reason, this.status.message)
     return Name(claim, this.metadata.name)
 
 
-def _without_class(claim: objects.ElasticGPUClaim) -> str:
+def _is_made_for(this: objects.ElasticGPU, claim: objects.ElasticGPUClaim) -> bool:
+    return this.metadata.name == objects.elastic_gpu_name(claim.metadata.uid)
+
+
+def without_class(claim: objects.ElasticGPUClaim) -> str:
+    """Why a claim cannot have anything made for it."""
     if claim.class_name:
         return f"there is no ElasticGPUClass {claim.class_name}"
     return "it names no class, and no ElasticGPU that is available has what it asks for"
@@ -230,7 +254,9 @@ def _without_class(claim: objects.ElasticGPUClaim) -> str:
 def _unallocated(view: ElasticGPUView) -> Action | None:
     this = view.elastic_gpu
     if view.asked.problem:
-        return _set(this, objects.Phase.PENDING, "Invalid", view.asked.problem)
+        return _set(this, objects.Phase.PENDING, view.asked.reason, view.asked.problem)
+    if view.waits:
+        return _set(this, objects.Phase.PENDING, WAITS, _WAITS_TEXT)
     return Allocate(this, view.asked.alternatives)
 
 
@@ -242,6 +268,18 @@ def _is_orphan(view: ElasticGPUView) -> bool:
     """Whether it was a claim's that is gone; a name without a uid only keeps it for that claim."""
     ref = view.elastic_gpu.spec.claim_ref
     return ref is not None and bool(ref.uid) and view.claim is None
+
+
+def _superseded(view: ElasticGPUView, claim: objects.ElasticGPUClaim) -> Action | None:
+    """Its claim has another one, by its own choice: what was made for it is not needed."""
+    this = view.elastic_gpu
+    if _is_made_for(this, claim):
+        return None if view.used else Delete(this)
+    text = (
+        f"claim {claim.key} has ElasticGPU {claim.spec.elastic_gpu_name}; remove spec.claimRef to "
+        "give this one to another claim"
+    )
+    return _set(this, objects.Phase.PENDING, "ClaimHasAnother", text)
 
 
 def _orphaned(view: ElasticGPUView) -> Action | None:
@@ -265,10 +303,12 @@ def _set(
 def _say(
     claim: objects.ElasticGPUClaim, phase: objects.ClaimPhase, reason: str, message: str = ""
 ) -> SetClaim | None:
-    condition = next((c for c in claim.status.conditions if c.type == BOUND), None)
-    before = (condition.reason, condition.message) if condition is not None else None
+    last = condition(claim)
+    before = (last.reason, last.message) if last is not None else None
     same = claim.status.phase is phase and before == (reason, message)
     return None if same else SetClaim(claim, phase, reason, message)
 
 
 BOUND = "Bound"  # the condition of a claim: whether it has what it asks for
+WAITS = "WaitForFirstConsumer"
+_WAITS_TEXT = "it is bound when a pod names it"
