@@ -48,8 +48,9 @@ class ClaimStore:
             return by_name.get(claim.spec.elastic_gpu_name)
         owned = self.elastic_gpus.owned.get(claim.metadata.uid, ())
         made = objects.elastic_gpu_name(claim.metadata.uid)
-        # Somebody may have written its uid on several; one of these is as good as another.
-        return by_name[made if made in owned else min(owned)] if owned else None
+        if made in owned or not owned:  # what was made for it is found without its uid, too
+            return by_name.get(made)
+        return by_name[min(owned)]  # somebody may have written its uid on several
 
     def class_of(self, claim: objects.ElasticGPUClaim) -> objects.ElasticGPUClass | None:
         """The class that a claim names, if it is there."""

@@ -228,6 +228,9 @@ def _made(view: ClaimView, this: objects.ElasticGPU) -> Action | None:
     if this.metadata.deletion_timestamp is not None:
         text = f"ElasticGPU {this.metadata.name} is being deleted"
         return _say(claim, objects.ClaimPhase.PENDING, "NotAvailable", text)
+    ref = this.spec.claim_ref
+    if ref is None or ref.uid != claim.metadata.uid:
+        return _taken_away(view, this)
     is_empty = this.status.phase is objects.Phase.PENDING and not this.spec.capacity
     # What was made for it gives way to what is there, and to what it asks for by now.
     if _is_made_for(this, claim) and (view.unsuited or (is_empty and view.spare is not None)):
@@ -238,6 +241,15 @@ def _made(view: ClaimView, this: objects.ElasticGPU) -> Action | None:
         reason = this.status.reason or "Provisioning"
         return _say(claim, objects.ClaimPhase.PENDING, reason, this.status.message)
     return Name(claim, this.metadata.name)
+
+
+def _taken_away(view: ClaimView, this: objects.ElasticGPU) -> Action | None:
+    """Somebody removed the claim from what was made for it; the name is in use all the same."""
+    claim, owner = view.claim, this.spec.claim_ref
+    if owner is not None and (owner.uid or owner.key not in ("", claim.key)):
+        text = f"ElasticGPU {this.metadata.name}, which was made for it, belongs to {owner.key}"
+        return _say(claim, objects.ClaimPhase.PENDING, "Taken", text)
+    return Assign(this if view.spare is None else view.spare, claim)
 
 
 def _is_made_for(this: objects.ElasticGPU, claim: objects.ElasticGPUClaim) -> bool:
