@@ -19,7 +19,7 @@ from typing import Any
 
 import yaml
 
-from partage.admission import guard, webhooks
+from partage.admission import claims_policy, guard, webhooks
 from partage.dialects.claims import definitions
 from partage.scheduler.kube_scheduler import configuration, configuration_text, managed_resources
 
@@ -38,6 +38,9 @@ _WEBHOOKS = """\
 _CLAIMS = """\
 # The objects of Elastic GPU: classes, claims, what claims are bound to, and cards; docs/claims.md
 # tells how to use them.
+"""
+_CLAIMS_POLICY = """\
+# A pod that names a claim reaches the agent, or does not come in, also where no webhook is asked.
 """
 _FITTING = """\
 # Made by scripts/manifests.py; do not edit.
@@ -76,6 +79,7 @@ def _files() -> Iterator[tuple[Path, str]]:
     yield _TEMPLATES / "guard" / "policies.yaml", _guard()
     yield _TEMPLATES / "admission" / "webhooks.yaml", _webhooks()
     yield _TEMPLATES / "claims" / "definitions.yaml", _claims()
+    yield _TEMPLATES / "claims" / "policy.yaml", _claims_policy()
     yield _TEMPLATES / "scheduler" / "_managed-resources.tpl", _managed_resources_template()
     yield _CONFIGURATION, _FITTING + _scheduler_config()
 
@@ -102,6 +106,12 @@ def _webhooks() -> str:
 def _claims() -> str:
     text = _yaml(definitions.all_of_them(), "claims", annotations="@keep@")
     return f"{_MADE}{{{{ if .Values.crds.install -}}}}\n{_CLAIMS}{text}{{{{ end }}}}\n"
+
+
+def _claims_policy() -> str:
+    """It goes when Partage goes, other than the definitions."""
+    text = _yaml(claims_policy.policies(), "claims")
+    return f"{_MADE}{{{{ if .Values.crds.install -}}}}\n{_CLAIMS_POLICY}{text}{{{{ end }}}}\n"
 
 
 def _managed_resources_template() -> str:

@@ -53,13 +53,16 @@ def patched(reviewed: dict[str, Any], answer: bytes) -> dict[str, Any]:
     assert written["allowed"]
     changed: dict[str, Any] = json.loads(json.dumps(reviewed))
     for operation in json.loads(base64.b64decode(written.get("patch", "W10="))):
-        assert operation["op"] == "add"
         *parents, last = (
             part.replace("~1", "/").replace("~0", "~") for part in operation["path"].split("/")[1:]
         )
         target: Any = changed
         for part in parents:
             target = target[int(part)] if isinstance(target, list) else target[part]
+        if operation["op"] == "remove":
+            del target[last]
+            continue
+        assert operation["op"] == "add"
         if isinstance(target, list):
             target.insert(len(target) if last == "-" else int(last), operation["value"])
         else:

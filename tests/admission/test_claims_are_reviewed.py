@@ -224,6 +224,22 @@ class TestPods:
             "allowed": True,
         }
 
+    @pytest.mark.parametrize("prefix", ["elasticgpu.io/egpuc-", "egpuc.elasticgpu.io/"])
+    def test_a_placeholder_stands_for_the_only_container(
+        self, reviewer: reviews.Reviews, prefix: str
+    ) -> None:
+        """Published examples have it, and Kubernetes takes no such name; in others it is wrong."""
+        annotations = {f"{prefix}<container-name>": "c", "other": "stays"}
+        pod = review_bodies.pod({}, metadata={"annotations": annotations})
+        answer = reviewer.complete(review_bodies.body(pod))
+        stored = review_bodies.patched(pod, answer)
+        expected = {"elasticgpu.io/egpuc-main": "c", "other": "stays"}
+        assert stored["metadata"]["annotations"] == expected
+        (warning,) = review_bodies.response(answer)["warnings"]
+        assert warning == f"{prefix}<container-name> is stored as elasticgpu.io/egpuc-main"
+        pod["spec"]["containers"].append({"name": "second", "image": "x"})
+        assert review_bodies.patched(pod, reviewer.complete(review_bodies.body(pod))) == pod
+
     def test_what_a_user_wrote_stays(self, reviewer: reviews.Reviews) -> None:
         """A pod that names the resource itself needs nothing."""
         metadata = {"annotations": {"elasticgpu.io/egpuc-main": "c"}}

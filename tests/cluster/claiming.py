@@ -6,24 +6,44 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from cluster import api
+from cluster import api, objects
 from cluster.control_plane.control_plane import ControlPlane
 from tests.cluster import definitions, installing, making
 
 VERSION = "elasticgpu.io/v1alpha1"
 CLAIM, ELASTIC_GPU, CLASS, GPU = "ElasticGPUClaim", "ElasticGPU", "ElasticGPUClass", "GPU"
 KINDS = (CLAIM, ELASTIC_GPU, CLASS, GPU)
+CLAIM_OF = "elasticgpu.io/egpuc-"  # an annotation, with the container's name after it
 CORE, MEMORY = "elasticgpu.io/gpu-core", "elasticgpu.io/gpu-memory"
 
 
 @contextlib.contextmanager
 def defined(plane: ControlPlane) -> Iterator[None]:
     """The kinds are there until the end; nothing of them is left then, whoever has failed."""
-    with definitions.installed(plane, installing.manifests("claims.yaml")):
+    written = installing.manifests("claims.yaml")
+    kinds = [made for made in written if made["kind"] == definitions.KIND]
+    policies = [made for made in written if made["kind"] != definitions.KIND]
+    with definitions.installed(plane, kinds):
         try:
+            installing.apply(plane, policies)
+            making.eventually(lambda: policy_refuses(plane))
             yield
         finally:
+            for policy in policies:
+                plane.client.delete(policy["kind"], policy["metadata"]["name"], "")
             clear(plane)
+
+
+def policy_refuses(plane: ControlPlane, annotation: str = f"{CLAIM_OF}main") -> str:
+    """What the policy says of a pod that names a claim and nothing else; empty if nothing."""
+    pod = objects.pod("without-a-limit", annotations={annotation: "c"})
+    try:
+        plane.client.call("POST", f"{api.path('Pod')}?dryRun=All", pod)
+    except api.ApiError as error:
+        if "partage-claims" not in str(error):
+            raise
+        return str(error)
+    return ""
 
 
 def clear(plane: ControlPlane) -> None:

@@ -15,39 +15,10 @@ from cluster.partage_processes import admission_process
 from tests.cluster import admitting, claiming, installing, making, service_accounts, submitting
 
 GROUP = "/apis/elasticgpu.io"
-# As they are published, to the letter: the version, the spellings, and the amount.
-PUBLISHED_CLASS = """\
-apiVersion: elasticgpu.io/v1alpha
-kind: ElasticGPUClass
-metadata:
- name: qgpu-class
-provisioner: elasticgpu.io/qgpu
-reclaimPolicy: Retain
-eGPUBindingMode: Immediate
-"""
-PUBLISHED_CLAIM = """\
-apiVersion: elasticgpu.io/v1alpha
-kind: ElasticGPUClaim
-metadata:
- name: qgpu-egpuc
-spec:
- storageClassName: qgpu-class
- resources:
-  requests:
-   tke.cloud.tencent.com/qgpu-core: 10
-   tke.cloud.tencent.com/qgpu-memory: 4GB
-"""
-PUBLISHED_POD = """\
-apiVersion: v1
-kind: Pod
-metadata:
- name: qgpu-pod
- annotations:
-  elasticgpu.io/egpuc-<container-name>: qgpu-egpuc
-spec:
- containers:
- - name: test
-"""
+# As they are published, byte for byte: the version, the spellings, the amount, the placeholder.
+PUBLISHED_CLASS, PUBLISHED_CLAIM, PUBLISHED_POD = (
+    path.read_text() for path in sorted((Path(__file__).parent / "published_claims").iterdir())
+)
 NODE = {"required": {"nodeSelectorTerms": [
     {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}
 ]}}  # fmt: skip
@@ -174,17 +145,26 @@ class TestPublishedManifests:
         amounts = claim.made["spec"]["resources"]["requests"]
         assert amounts["tke.cloud.tencent.com/qgpu-memory"] == "4GB"
 
-    def test_the_pod_gets_its_limit(
+    def test_the_pod_lacks_an_image_and_nothing_else(
         self, admission: admission_process.Admission, plane: ControlPlane
     ) -> None:
-        """With the placeholder replaced, and the image that every pod needs."""
-        text = PUBLISHED_POD.replace("<container-name>", "test") + "   image: x\n"
+        """No pod can be without one. Its placeholder stands for the only container."""
         where = api.path("Pod", "qgpu-pod")
 
-        pod = _applied(plane, text, where).made
+        refused = _applied(plane, PUBLISHED_POD, where)
+        answer = _applied(plane, PUBLISHED_POD + "   image: x\n", where)
 
-        resources = pod["spec"]["containers"][0]["resources"]
+        (cause,) = refused.body["details"]["causes"]
+        assert (cause["field"], cause["message"]) == (
+            "spec.containers[0].image",
+            "Required value",
+        )
+        resources = answer.made["spec"]["containers"][0]["resources"]
         assert resources["limits"] == resources["requests"] == {"partage.dev/claim": "1"}
+        annotations = answer.made["metadata"]["annotations"]
+        assert annotations == {"elasticgpu.io/egpuc-test": "qgpu-egpuc"}
+        (warning,) = answer.warnings
+        assert "is stored as elasticgpu.io/egpuc-test" in warning
 
     def test_the_other_spelling_of_the_annotation_does_the_same(
         self, admission: admission_process.Admission, plane: ControlPlane
@@ -464,6 +444,31 @@ _FULL: list[tuple[api.Object, dict[str, Any]]] = [
         },
     ),
 ]
+
+
+class TestWithoutWebhooks:
+    """Where nobody completes a pod, the annotation alone is not enough to reach the agent."""
+
+    @pytest.mark.parametrize("prefix", ["elasticgpu.io/egpuc-", "egpuc.elasticgpu.io/"])
+    def test_a_pod_that_would_run_without_its_card_is_refused(
+        self, plane: ControlPlane, prefix: str
+    ) -> None:
+        """It says what to write, or to install."""
+        said = claiming.policy_refuses(plane, f"{prefix}main")
+        assert f"the annotation {prefix}main names a claim" in said
+        assert "write partage.dev/claim: 1 into the limits of the container" in said
+
+    @pytest.mark.parametrize("kind", ["containers", "initContainers"])
+    def test_a_pod_that_reaches_the_agent_comes_in(self, plane: ControlPlane, kind: str) -> None:
+        """By any of its containers; what the others lack is told by the extender."""
+        pod = objects.pod("p", annotations={f"{claiming.CLAIM_OF}main": "c"})
+        limits = {"resources": {"limits": {"partage.dev/claim": 1}}}
+        if kind == "containers":
+            pod["spec"]["containers"][0] |= limits
+        else:
+            pod["spec"][kind] = [{"name": "first", "image": "x", **limits}]
+        plane.client.create(pod)
+        plane.client.create(objects.pod("without-claims"))
 
 
 class TestAdmission:

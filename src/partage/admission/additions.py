@@ -9,6 +9,7 @@
 - That no other pod may be on its node, for a pod that asks for a whole one. kube-scheduler applies
   a required anti-affinity in both directions: to the pod, and to all that come after it.
 - A runtime class, where the administrator chose one for pods with cards.
+- The name of the only container in an annotation for its claim that names none.
 - The name of the scheduler that asks Partage, where the administrator has one beside the default
   scheduler. The API server names the default one for those who name none, so nobody can tell
   whether a user wrote it; another name stays.
@@ -25,7 +26,7 @@ import msgspec
 
 from partage.admission import submitted
 from partage.core import errors
-from partage.dialects import contract, nodes, pods, registry
+from partage.dialects import contract, nodes, pod_claims, pods, registry
 
 _ANTI_AFFINITY = "/spec/affinity/podAntiAffinity"
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -50,6 +51,7 @@ class Additions(msgspec.Struct, frozen=True):
     """What is added to one pod."""
 
     limits: Mapping[str, Mapping[str, pods.Amount]] = {}  # by the path of their container
+    respelled: Mapping[str, str] = {}  # annotations, by those that Kubernetes does not take
     tolerations: tuple[submitted.Toleration, ...] = ()
     alone: bool = False  # that no other pod may be on its node
     runtime_class: str = ""
@@ -58,6 +60,7 @@ class Additions(msgspec.Struct, frozen=True):
     def __bool__(self) -> bool:
         return bool(
             self.limits
+            or self.respelled
             or self.tolerations
             or self.alone
             or self.runtime_class
@@ -80,6 +83,7 @@ def of(
             for spot in pods.spots(pod)
             if (added := _limits(spot.container, implied.get(spot.container.name, {})))
         },
+        respelled=pod_claims.respelled(pod),
         tolerations=tuple(
             _toleration(taint)
             for taint in registry.tolerated(pod)
@@ -128,6 +132,9 @@ def patch(pod: submitted.Pod, additions: Additions) -> list[Operation]:
         if spot.path in additions.limits
         for operation in _patched_limits(spot, additions.limits[spot.path])
     ]
+    for wrong, name in additions.respelled.items():
+        operations.append(_add(_annotation(name), pod.metadata.annotations[wrong]))
+        operations.append({"op": "remove", "path": _annotation(wrong)})
     if additions.tolerations and not pod.spec.tolerations:
         operations.append(_add("/spec/tolerations", additions.tolerations))
     else:
@@ -195,6 +202,10 @@ def _patched_affinity(present: submitted.Affinity | None) -> Operation:
     if not present.pod_anti_affinity.required:
         return _add(f"{_ANTI_AFFINITY}/{_REQUIRED}", [ALONE])
     return _add(f"{_ANTI_AFFINITY}/{_REQUIRED}/-", ALONE)
+
+
+def _annotation(name: str) -> str:
+    return f"/metadata/annotations/{pointer(name)}"
 
 
 def _add(path: str, value: object) -> Operation:

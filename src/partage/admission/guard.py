@@ -143,15 +143,38 @@ def policies(
     ]
 
 
+def policy(name: str, specification: dict[str, Any]) -> dict[str, Any]:
+    """A policy of ours."""
+    return {
+        "apiVersion": f"{_GROUP}/v1",
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": name, "labels": {"app": "partage"}},
+        "spec": specification,
+    }
+
+
+def binding(name: str, actions: Any, where: dict[str, Any]) -> dict[str, Any]:
+    """Where a policy holds, and what becomes of what breaks it."""
+    specification: dict[str, Any] = {"policyName": name, "validationActions": actions}
+    if where:
+        specification["matchResources"] = where
+    return {
+        "apiVersion": f"{_GROUP}/v1",
+        "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": {"name": name, "labels": {"app": "partage"}},
+        "spec": specification,
+    }
+
+
 def _guard(
     name: str, on: dict[str, Any], rules: Sequence[Rule], actions: Any, excepted: Any
 ) -> Iterator[dict[str, Any]]:
-    yield _policy(name, on | {"validations": [_validation(rule) for rule in rules]})
+    yield policy(name, on | {"validations": [_validation(rule) for rule in rules]})
     left_out = {LABEL: [OFF], _NAMESPACE: excepted}
     expressions = [
         {"key": key, "operator": "NotIn", "values": values} for key, values in left_out.items()
     ]
-    yield _binding(name, actions, {"namespaceSelector": {"matchExpressions": expressions}})
+    yield binding(name, actions, {"namespaceSelector": {"matchExpressions": expressions}})
 
 
 def _validation(rule: Rule) -> dict[str, Any]:
@@ -263,26 +286,5 @@ def _records(accounts: Sequence[str]) -> Iterator[dict[str, Any]]:
             }
         ],
     }
-    yield _policy(RECORDS, on)
-    yield _binding(RECORDS, ["Deny"], {})
-
-
-def _policy(name: str, specification: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "apiVersion": f"{_GROUP}/v1",
-        "kind": "ValidatingAdmissionPolicy",
-        "metadata": {"name": name, "labels": {"app": "partage"}},
-        "spec": specification,
-    }
-
-
-def _binding(name: str, actions: Any, where: dict[str, Any]) -> dict[str, Any]:
-    specification: dict[str, Any] = {"policyName": name, "validationActions": actions}
-    if where:
-        specification["matchResources"] = where
-    return {
-        "apiVersion": f"{_GROUP}/v1",
-        "kind": "ValidatingAdmissionPolicyBinding",
-        "metadata": {"name": name, "labels": {"app": "partage"}},
-        "spec": specification,
-    }
+    yield policy(RECORDS, on)
+    yield binding(RECORDS, ["Deny"], {})

@@ -64,7 +64,9 @@ class Reviews:
         pod = _pod(request)
         if pod is None or not (bound_pods.asks(pod) or registry.asks_by_annotation(pod)):
             return wire.allowed(request)
-        return wire.allowed(request, patch=additions.patch(pod, self._added(pod)))
+        added = self._added(pod)
+        warnings = [f"{wrong} is stored as {name}" for wrong, name in added.respelled.items()]
+        return wire.allowed(request, patch=additions.patch(pod, added), warnings=warnings)
 
     def judge(self, body: bytes) -> bytes:
         """Refuse a pod that can never work."""

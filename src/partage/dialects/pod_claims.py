@@ -22,6 +22,7 @@ OTHER_ANNOTATION = "egpuc.elasticgpu.io/"
 PREFIXES = (ANNOTATION, OTHER_ANNOTATION)
 
 _LONGEST_NAME = 253  # of an object, by Kubernetes
+_KEY = re.compile(r"(?=.{1,63}$)[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?", re.ASCII)
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?", re.ASCII)
 
 
@@ -43,6 +44,21 @@ def of(pod: pods.Pod) -> dict[str, str]:
             )
         annotations[container] = annotation
     return claims
+
+
+def respelled(pod: pods.Pod) -> dict[str, str]:
+    """Annotations that Kubernetes does not take, by the one that is meant in each one's place.
+
+    A published example has ``<container-name>`` where a name belongs. In a pod with one container
+    it is plain which.
+    """
+    try:
+        claims = of(pod)
+    except errors.DemandError:
+        return {}  # it is refused, with the reason
+    names = [name for name in pod.metadata.annotations if name.startswith(PREFIXES)]
+    wrong = [name for name in names if not _KEY.fullmatch(name.partition("/")[2])]
+    return {name: f"{ANNOTATION}{container}" for name in wrong for container in claims}
 
 
 def annotation(pod: pods.Pod) -> str:

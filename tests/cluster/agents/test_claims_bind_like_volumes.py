@@ -13,8 +13,11 @@ import pytest
 import yaml
 
 from cluster import api, objects
+from cluster.node import container_image
 from cluster.node import node as node_module
 from cluster.node.node import Node
+from partage.admission import webhooks
+from partage.fence.store import tenants
 from tests.cluster import admitting, claiming, making, submitting, test_claim_objects
 from tests.cluster.agents import site as sites
 from tests.cluster.agents.site import Site
@@ -49,21 +52,64 @@ def clean(site: Site) -> Iterator[None]:
     _clear(site)
 
 
-def test_the_published_manifests_in_order(site: Site) -> None:
-    """Class, claim, pod; the container sees its share of the card and is held to it."""
-    _apply(site, yaml.safe_load(test_claim_objects.PUBLISHED_CLASS))
-    _apply(site, yaml.safe_load(test_claim_objects.PUBLISHED_CLAIM))
+def test_the_published_manifests_in_order(site: Site, images: None) -> None:
+    """As they are printed; the container sees its share of the card and is held to it."""
+    for text in (test_claim_objects.PUBLISHED_CLASS, test_claim_objects.PUBLISHED_CLAIM):
+        _apply_text(site, text)
     claim = _phase(site, claiming.CLAIM, "qgpu-egpuc", "Bound")
     held = site.client.get(claiming.ELASTIC_GPU, claim["spec"]["elasticGPUName"], "")
     assert held["spec"]["claimRef"]["uid"] == claim["metadata"]["uid"]
     assert held["spec"]["capacity"] == {claiming.CORE: "10", claiming.MEMORY: "3815Mi"}  # 4 GB
-    pod = yaml.safe_load(test_claim_objects.PUBLISHED_POD.replace("<container-name>", "main"))
-    _run(site, pod["metadata"]["name"], pod["metadata"]["annotations"])
-    [seen_mib] = site.cards("qgpu-pod").values()
+    _apply_text(site, test_claim_objects.PUBLISHED_POD)
+    (pod,) = site.running("qgpu-pod")
+    [seen_mib] = site.cards("qgpu-pod", container="test").values()
     assert seen_mib == 3815
-    assert site.exec("qgpu-pod", "gpu", "try", "3900").returncode != 0
-    site.said("qgpu-pod", "gpu", "try", "3000")
-    _phase(site, claiming.ELASTIC_GPU, held["metadata"]["name"], "Bound")
+    tenant = tenants.read(site.root(pod["spec"]["nodeName"]), f"elasticgpu.{_name(held)}")
+    [limit] = tenant.limits.cards
+    assert limit.share_millionths == 100_000  # 10 percent
+    assert site.exec("qgpu-pod", "gpu", "try", "3900", container="test").returncode != 0
+    site.said("qgpu-pod", "gpu", "try", "3000", container="test")
+    _phase(site, claiming.ELASTIC_GPU, _name(held), "Bound")
+
+
+@pytest.fixture
+def images(site: Site) -> Iterator[None]:
+    """An administrator's policy, by which containers without an image have one."""
+    path, image = "/spec/containers/0/image", container_image.NAME
+    operations = (
+        f'[JSONPatch{{op: "add", path: "{path}", value: "{image}"}}, '
+        f'JSONPatch{{op: "add", path: "{path}PullPolicy", value: "Never"}}, '
+        'JSONPatch{op: "add", path: "/spec/automountServiceAccountToken", value: false}]'
+    )
+    policy = {
+        "failurePolicy": "Fail",
+        "reinvocationPolicy": "Never",
+        "matchConstraints": {"resourceRules": [webhooks.rule("", ["pods"], ["CREATE"])]},
+        "matchConditions": [
+            {"name": "without", "expression": "!has(object.spec.containers[0].image)"}
+        ],
+        "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": operations}}],
+    }
+    bound = {"policyName": "images"}
+    made = {"MutatingAdmissionPolicy": policy, "MutatingAdmissionPolicyBinding": bound}
+    for kind, spec in made.items():
+        version = "admissionregistration.k8s.io/v1"
+        about = {"apiVersion": version, "kind": kind, "metadata": {"name": "images"}}
+        site.client.create(about | {"spec": spec})
+    bare = objects.pod("bare")
+    del bare["spec"]["containers"][0]["image"]
+    making.eventually(lambda: _is_accepted(site, bare))
+    yield
+    for kind in made:
+        site.client.delete(kind, "images", "")
+
+
+def _is_accepted(site: Site, pod: api.Object) -> bool:
+    try:
+        site.client.call("POST", f"{api.path('Pod')}?dryRun=All", pod)
+    except api.ApiError:
+        return False
+    return True
 
 
 def test_an_immediate_claim_holds_its_share_before_any_pod(site: Site) -> None:
@@ -241,6 +287,24 @@ def _none_left(site: Site, kind: str) -> bool:
 def _apply(site: Site, made: api.Object) -> None:
     path = api.path(made["kind"], version=made["apiVersion"])
     site.client.call("POST", path, made)
+
+
+def _apply_text(site: Site, text: str) -> None:
+    """What `kubectl apply --server-side` does with a file."""
+    made = yaml.safe_load(text)
+    where = api.path(made["kind"], _name(made), version=made["apiVersion"])
+    answer = submitting.submit(
+        site.plane,
+        "PATCH",
+        f"{where}?fieldManager=person",
+        text,
+        content_type=submitting.APPLY,
+    )
+    assert answer.made
+
+
+def _name(made: api.Object) -> str:
+    return str(made["metadata"]["name"])
 
 
 def _class(site: Site, **fields: Any) -> None:
