@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import json
 from typing import Any
 
 import pytest
@@ -49,21 +47,9 @@ def spelled(
     reviewer: claim_reviews.ClaimReviews, kind: str, made: dict[str, Any]
 ) -> tuple[dict[str, Any], list[str]]:
     """The object as the API server would store it, and the warnings."""
-    response = review_bodies.response(reviewer.spell(review_bodies.body(made, kind=kind)))
-    assert response["allowed"]
-    stored: dict[str, Any] = json.loads(json.dumps(made))
-    for operation in json.loads(base64.b64decode(response.get("patch", "W10="))):
-        *parents, last = (
-            part.replace("~1", "/").replace("~0", "~") for part in operation["path"].split("/")[1:]
-        )
-        target = stored
-        for part in parents:
-            target = target[part]
-        if operation["op"] == "remove":
-            del target[last]
-        else:
-            target[last] = operation["value"]
-    return stored, response.get("warnings", [])
+    answer = reviewer.spell(review_bodies.body(made, kind=kind))
+    warnings = review_bodies.response(answer).get("warnings", [])
+    return review_bodies.patched(made, answer), warnings
 
 
 def checked(
@@ -156,6 +142,27 @@ class TestChecks:
         assert answer["status"]["message"] == (
             f"claim c: spec.resources.requests[{QCORE}]: 33 is not a multiple of 5; write 30 or 35"
         )
+
+    def test_what_no_card_can_ever_have_is_refused(
+        self,
+        reviewer: claim_reviews.ClaimReviews,
+        classes: known_classes.KnownClasses,
+        cluster: known_cards.KnownCards,
+    ) -> None:
+        """Or a warning, where the administrator chose that; a claim that has it is left alone."""
+        text = "claim c: no node of this cluster can ever have it: "
+        large = claim({QCORE: 10, QMEMORY: 17}, elasticGPUClassName="fast")
+        answer = checked(reviewer, large)
+        assert answer["status"]["message"].startswith(text)
+        cards = claim({"nvidia.com/gpu": 3}, elasticGPUClassName="fast")
+        assert not checked(reviewer, cards)["allowed"]
+        lenient = claim_reviews.ClaimReviews(classes, cluster, refuse_never=False)
+        answer = checked(lenient, large)
+        assert answer["allowed"]
+        assert answer["warnings"][0].startswith("no node of this cluster can ever have it")
+        large["spec"]["elasticGPUName"] = "e"
+        body = review_bodies.body(large, kind=CLAIM, operation="UPDATE")
+        assert review_bodies.response(reviewer.check(body))["allowed"]
 
     def test_a_class_that_is_not_there_is_a_warning(
         self, reviewer: claim_reviews.ClaimReviews, classes: known_classes.KnownClasses

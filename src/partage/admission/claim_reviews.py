@@ -2,19 +2,20 @@
 
 Several spellings of the same fields are in circulation. :meth:`ClaimReviews.spell` stores the one
 of the definitions, and amounts as Kubernetes writes them, with a warning where that could surprise.
-:meth:`ClaimReviews.check` refuses a claim that asks for what cannot be. A class that is not there
-yet is a warning only, as classes and claims may come in any order.
+:meth:`ClaimReviews.check` refuses a claim that asks for what cannot be, or for more than any card
+of the cluster has. A class that is not there yet is a warning only, as classes and claims may come
+in any order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Protocol, TypeVar
 
 import msgspec
 
 from partage.admission import additions, wire
-from partage.core import errors
+from partage.core import demands, errors, refusals
 from partage.dialects import contract, registry
 from partage.dialects.claims import amounts, objects, requests
 
@@ -40,13 +41,17 @@ class Cluster(Protocol):
     def settings(self) -> contract.Settings:
         """How requests are read."""
 
+    def never(self, demand: demands.PodDemand, /) -> refusals.Refusal | None:
+        """Why no node can ever take this; None if one can."""
+
 
 class ClaimReviews:
     """Answers, by the classes that are known at the moment."""
 
-    def __init__(self, classes: Classes, cluster: Cluster) -> None:
+    def __init__(self, classes: Classes, cluster: Cluster, *, refuse_never: bool = True) -> None:
         self._classes = classes
         self._cluster = cluster
+        self._refuse_never = refuse_never  # what no card of today can hold; else it is a warning
 
     def spell(self, body: bytes) -> bytes:
         """Store an object in the one spelling."""
@@ -65,25 +70,46 @@ class ClaimReviews:
         claim, gpu_class = _claim(request), _class(request)
         if gpu_class is not None:
             return wire.allowed(request, warnings=list(_of_class(gpu_class)))
-        if claim is None or (claim.spec.elastic_gpu_name and not requests.asks(claim)):
+        if claim is None or _has_its_object(request, claim):
             return wire.allowed(request)
         try:
-            return wire.allowed(request, warnings=self._judged(claim))
+            never, warnings = self._judged(claim)
         except errors.DemandError as error:
             return wire.refused(request, f"claim {claim.metadata.name}: {error}")
+        if never and self._refuse_never:
+            return wire.refused(request, f"claim {claim.metadata.name}: {never}", warnings=warnings)
+        return wire.allowed(request, warnings=[*warnings, *filter(None, [never])])
 
-    def _judged(self, claim: objects.ElasticGPUClaim) -> list[str]:
-        """What to warn of; raises DemandError for what can never be bound."""
+    def _judged(self, claim: objects.ElasticGPUClaim) -> tuple[str, list[str]]:
+        """Why no card can ever hold it, and what to warn of; raises DemandError for the rest."""
         name = claim.class_name
         provisioner = self._classes.provisioner(name)
         if provisioner is None:
             cautions = [str(caution) for caution in requests.check(claim)]
             waits = f"class {name} is not there yet; the claim waits until it is created"
-            return [waits, *cautions] if name and self._classes.complete() else cautions
+            return "", [waits, *cautions] if name and self._classes.complete() else cautions
         if not requests.ours(provisioner):
-            return [f"class {name} has the provisioner {provisioner}, which Partage leaves alone"]
+            theirs = f"class {name} has the provisioner {provisioner}, which Partage leaves alone"
+            return "", [theirs]
         reading = requests.read(claim, provisioner, self._cluster.settings)
-        return [str(caution) for caution in reading.cautions]
+        return self._never(reading.alternatives), [str(caution) for caution in reading.cautions]
+
+    def _never(self, alternatives: Iterable[demands.Demand]) -> str:
+        """Why no node can ever have any of these; empty if one can."""
+        text = ""
+        for demand in alternatives:
+            container = demands.ContainerDemand("", demand)
+            never = self._cluster.never(demands.PodDemand(containers=(container,)))
+            if never is None:
+                return ""
+            text = f"no node of this cluster can ever have it: {never.text}"
+        return text
+
+
+def _has_its_object(request: wire.Request, claim: objects.ElasticGPUClaim) -> bool:
+    """Whether it is not, or no longer, the question what a claim asks for."""
+    has_one = bool(claim.spec.elastic_gpu_name)
+    return has_one and (request.operation != "CREATE" or not requests.asks(claim))
 
 
 def _claim(request: wire.Request) -> objects.ElasticGPUClaim | None:

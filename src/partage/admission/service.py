@@ -87,7 +87,9 @@ class Admission:
         )
         self._has_claims = asyncio.Event()  # there are none where their definitions are not
         self._reviews = reviews.Reviews(cards, chosen.options)
-        self._claim_reviews = claim_reviews.ClaimReviews(classes, cards)
+        self._claim_reviews = claim_reviews.ClaimReviews(
+            classes, cards, refuse_never=chosen.options.refuse_never
+        )
         self._registry = prometheus_client.CollectorRegistry()
         self._seconds = prometheus_client.Histogram(
             "partage_admission_review_seconds",
