@@ -201,7 +201,8 @@ class Fleet:
         if math.isnan(expires_at):
             raise ValueError("a hold has to end at some time")
         before = self.hold_of(pod.uid)
-        if before is None and self.grant_of(pod.uid) is not None:
+        is_settled = before is None and not self.is_stand_in(pod.uid)
+        if is_settled and self.grant_of(pod.uid) is not None:
             raise errors.LedgerError(
                 f"pod {pod.namespace}/{pod.name} already has its grant",
                 instead="release it before placing the pod again",
@@ -274,6 +275,10 @@ class Fleet:
     def uids(self) -> KeysView[str]:
         """The pods that have a grant, held or confirmed."""
         return self._inventory.uids()
+
+    def is_stand_in(self, uid: str) -> bool:
+        """Whether a grant of an ElasticGPU is known from its pods only."""
+        return self._inventory.is_stand_in(uid)
 
     def users(self, elastic_gpu: str) -> frozenset[str]:
         """The pods that have, or hold, the shares of an ElasticGPU by a claim."""

@@ -52,6 +52,14 @@ class Pod(msgspec.Struct, frozen=True):
     name: str = ""
 
 
+def elastic_gpu_uid(name: str) -> str:
+    """What stands in place of a pod's uid in the grant of an ElasticGPU."""
+    return f"{OF_ELASTIC_GPU}{name}"
+
+
+OF_ELASTIC_GPU = "elasticgpu/"
+
+
 class Grant(msgspec.Struct, frozen=True, kw_only=True):
     """The shares given to each container of one pod on one node."""
 
@@ -112,6 +120,18 @@ def claimed_takings(grant: Grant) -> dict[str, dict[str, Taking]]:
         for container in grant.containers
         if container.elastic_gpu
     }
+
+
+def stand_in(grant: Grant, elastic_gpu: str) -> Grant:
+    """The grant of an ElasticGPU, as far as a pod that has its shares knows it."""
+    container = next(c for c in grant.containers if c.elastic_gpu == elastic_gpu)
+    own = msgspec.structs.replace(container, name="", role=demands.Role.APP)
+    return Grant(
+        pod=Pod(elastic_gpu_uid(elastic_gpu), grant.pod.namespace, elastic_gpu),
+        node=grant.node,
+        containers=(msgspec.structs.replace(own, elastic_gpu=msgspec.UNSET),),
+        dialect=grant.dialect,
+    )
 
 
 def uuids(grant: Grant) -> set[str]:

@@ -7,6 +7,10 @@ shape learn which nodes to look at again.
 Grants of a node that is gone wait for it: its pods may still exist, and the node may come back
 under the same name with the same processes on its cards. They count in the accounts of their
 namespaces all the while.
+
+What pods have by an ElasticGPU is counted with that. Where none is known (somebody removed it by
+force, or it cannot be read), the record of a pod stands in for it, as long as there is such a pod:
+its processes hold what they hold.
 """
 
 from __future__ import annotations
@@ -82,7 +86,8 @@ class Inventory:
         self._vacant: list[int] = []
         self._where: dict[str, str] = {}  # pod uid -> node
         self._waiting: dict[str, dict[str, grants.Grant]] = {}  # node that is gone -> grants
-        self._users: dict[str, set[str]] = {}  # ElasticGPU -> uids of the pods that have it
+        self._users: dict[str, dict[str, None]] = {}  # ElasticGPU -> uids of the pods that have it
+        self._stand_ins: set[str] = set()  # uids of ElasticGPUs that are known from pods only
 
     def set_node(self, node: cards.Node) -> None:
         """Add a node or take over its new facts; its grants stay."""
@@ -109,29 +114,19 @@ class Inventory:
 
     def add(self, grant: grants.Grant) -> None:
         """Count a grant in place of what the pod had."""
-        self.remove(grant.pod.uid)
-        self.accounts.add(grant)
-        self._where[grant.pod.uid] = grant.node
+        self._forget(grant.pod.uid)
+        self._put(grant)
         for container in grant.containers:
             if container.elastic_gpu:
-                self._users.setdefault(container.elastic_gpu, set()).add(grant.pod.uid)
-        state = self.state(grant.node)
-        if state is None:
-            self._waiting.setdefault(grant.node, {})[grant.pod.uid] = grant
-            return
-        state.add(grant)
-        self._note(self.ordinals[grant.node])
+                self._users.setdefault(container.elastic_gpu, {})[grant.pod.uid] = None
+                if grants.elastic_gpu_uid(container.elastic_gpu) not in self._where:
+                    self._stand_in(container.elastic_gpu)
 
     def remove(self, uid: str) -> grants.Grant | None:
         """Give back what a pod had; None if it had nothing."""
-        node = self._where.pop(uid, None)
-        if node is None:
-            return None
-        grant = self._taken_off(node, uid)
-        self.accounts.remove(grant)
-        for container in grant.containers:
-            if container.elastic_gpu:
-                self._no_longer_used(container.elastic_gpu, uid)
+        grant = self._forget(uid)
+        if grant is not None and uid.startswith(grants.OF_ELASTIC_GPU):
+            self._stand_in(uid.removeprefix(grants.OF_ELASTIC_GPU))
         return grant
 
     def set_total(self, namespace: str, total: totals.Total | None) -> None:
@@ -157,6 +152,10 @@ class Inventory:
     def uids(self) -> KeysView[str]:
         """The pods that have a grant."""
         return self._where.keys()
+
+    def is_stand_in(self, uid: str) -> bool:
+        """Whether a grant of an ElasticGPU is known from its pods only."""
+        return uid in self._stand_ins
 
     def users(self, elastic_gpu: str) -> frozenset[str]:
         """The pods that have the shares of an ElasticGPU by a claim."""
@@ -188,11 +187,51 @@ class Inventory:
         self.ordinals[node.name] = ordinal
         self._note(ordinal)
 
+    def _forget(self, uid: str) -> grants.Grant | None:
+        if uid not in self._where:
+            return None
+        grant = self._taken(uid)
+        self._stand_ins.discard(uid)
+        for container in grant.containers:
+            if container.elastic_gpu:
+                self._no_longer_used(container.elastic_gpu, uid)
+        return grant
+
+    def _put(self, grant: grants.Grant) -> None:
+        self.accounts.add(grant)
+        self._where[grant.pod.uid] = grant.node
+        state = self.state(grant.node)
+        if state is None:
+            self._waiting.setdefault(grant.node, {})[grant.pod.uid] = grant
+            return
+        state.add(grant)
+        self._note(self.ordinals[grant.node])
+
+    def _taken(self, uid: str) -> grants.Grant:
+        grant = self._taken_off(self._where.pop(uid), uid)
+        self.accounts.remove(grant)
+        return grant
+
+    def _stand_in(self, elastic_gpu: str) -> None:
+        """Count what pods have by an ElasticGPU of which nothing else is known."""
+        for uid in self._users.get(elastic_gpu, ()):
+            user = self.grant_of(uid)
+            if user is not None:
+                stand_in = grants.stand_in(user, elastic_gpu)
+                self._stand_ins.add(stand_in.pod.uid)
+                self._put(stand_in)
+                return
+
     def _no_longer_used(self, elastic_gpu: str, uid: str) -> None:
-        users = self._users.get(elastic_gpu, set())
-        users.discard(uid)
-        if not users:
-            self._users.pop(elastic_gpu, None)
+        users = self._users.get(elastic_gpu, {})
+        users.pop(uid, None)
+        if users:
+            return
+        self._users.pop(elastic_gpu, None)
+        owner = grants.elastic_gpu_uid(elastic_gpu)
+        if owner in self._stand_ins:
+            self._stand_ins.discard(owner)
+            self._taken(owner)
 
     def _taken_off(self, node: str, uid: str) -> grants.Grant:
         state = self.state(node)

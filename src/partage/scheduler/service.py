@@ -387,7 +387,11 @@ class Extender:
         problems.set("the watch of pods", text)
 
     def _unread(self) -> list[str]:
-        return [kind for kind, objects in self.reflectors.items() if not objects.synced.is_set()]
+        return [
+            kind
+            for kind, objects in self.reflectors.items()
+            if not objects.synced.is_set() and self._claims.waits_for(kind)
+        ]
 
     def _take_over(self) -> None:
         """A replica that begins to lead reads everything once more, before it decides anything."""

@@ -39,7 +39,6 @@ PROVISIONED_BY = f"{GROUP}/provisioned-by"  # an annotation: what made the objec
 
 # What capacities are written in, whatever words a claim uses.
 CORE, MEMORY, CARDS = f"{GROUP}/gpu-core", f"{GROUP}/gpu-memory", "nvidia.com/gpu"
-_OWNER = "elasticgpu/"  # followed by an object's name: whose grant it is
 
 
 class BindingMode(enum.StrEnum):
@@ -304,12 +303,13 @@ def gpu_name(node: str, index: int) -> str:
 def owner(name: str, claim_key: str = "") -> grants.Pod:
     """Whose the grant of an ElasticGPU is; names are for people, and those are the claim's."""
     namespace, _, claim = claim_key.partition("/")
-    return grants.Pod(f"{_OWNER}{name}", namespace, claim or name)
+    return grants.Pod(grants.elastic_gpu_uid(name), namespace, claim or name)
 
 
 def owned_name(uid: str) -> str:
     """The ElasticGPU whose grant it is; empty: it is a pod's."""
-    return uid.removeprefix(_OWNER) if uid.startswith(_OWNER) else ""
+    owner = grants.OF_ELASTIC_GPU
+    return uid.removeprefix(owner) if uid.startswith(owner) else ""
 
 
 def capacity(grant: grants.Grant) -> dict[str, str]:

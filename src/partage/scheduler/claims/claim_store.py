@@ -69,7 +69,8 @@ class ClaimStore:
     def grant(self, name: str) -> grants.Grant | None:
         """The shares of an ElasticGPU that are recorded on it."""
         uid = objects.owner(name).uid
-        return None if self._fleet.hold_of(uid) else self._fleet.grant_of(uid)
+        is_own = not (self._fleet.hold_of(uid) or self._fleet.is_stand_in(uid))
+        return self._fleet.grant_of(uid) if is_own else None
 
     def absence(self, name: str) -> str:
         """Why the shares of an ElasticGPU are not there; empty if they are, or there are none."""

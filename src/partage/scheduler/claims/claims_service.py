@@ -50,6 +50,8 @@ class Claims:
         self._api = api
         self._mirror = mirror
         self._wake_all = wake_all
+        self._reflectors: dict[str, reflector.Reflector[Any]] = {}
+        self._removed = False  # the definitions, after they were there
         self.store = claim_store.ClaimStore(
             mirror.fleet, settings=lambda: mirror.settings, freed=self._freed
         )
@@ -84,7 +86,7 @@ class Claims:
     def reflectors(self) -> dict[str, reflector.Reflector[Any]]:
         """What keeps the store equal to the cluster; classes come before what names them."""
         store = self.store
-        return {
+        self._reflectors = {
             "elasticgpuclasses": reflector.Reflector(
                 self._api, objects.CLASSES_PATH, objects.ElasticGPUClass, store.classes, key=_name
             ),
@@ -99,6 +101,14 @@ class Claims:
                 self._api, objects.CLAIMS_PATH, objects.ElasticGPUClaim, store.claims, key=_uid
             ),
         }
+        return self._reflectors
+
+    def waits_for(self, kind: str) -> bool:
+        """Whether a kind has to be read before anything is decided.
+
+        Where the definitions were removed there is nothing to read, and all other pods go on.
+        """
+        return not (self._removed and kind in self._reflectors)
 
     async def are_served(self) -> bool:
         """The same, once the API server has answered: what ElasticGPUs hold must not be missed."""
@@ -117,7 +127,10 @@ class Claims:
             await asyncio.sleep(_LOOK_EVERY_S)
         begin()
         log.info("claims of Elastic GPU are served")
-        await self._controller.run()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._watch_definitions())
+            group.create_task(self._controller.run())
+        raise AssertionError("tasks that never end have ended")
 
     async def settle(self) -> None:
         """Before a new leader decides anything: nothing that was sent before may yet happen."""
@@ -127,6 +140,16 @@ class Claims:
         """A node has more room than before, or is gone, or has other cards."""
         self.store.look_again(node)
         self._wake()
+
+    async def _watch_definitions(self) -> NoReturn:
+        """A list that is not there is no reason to wait if there is nothing to be listed."""
+        while True:
+            await asyncio.sleep(_ASK_AGAIN_S)
+            unread = not all(kind.synced.is_set() for kind in self._reflectors.values())
+            removed = unread and not await self.are_served()
+            if removed and not self._removed:
+                log.warning("the definitions of Elastic GPU were removed; claims are not served")
+            self._removed = removed
 
     def _freed(self, node: str) -> None:
         self._mirror.freed(node)
