@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from partage.core import cards
+from partage.dialects import grant_record
 from partage.dialects.claims import objects
 from partage.kube import errors as kube_errors
 from partage.scheduler.claims import claim_grants, lifecycle
@@ -304,6 +305,26 @@ def test_a_node_that_is_back_before_its_cards_are() -> None:
     story.claim("c", 2)
     story.rest()
     assert story.has("c") == objects.elastic_gpu_name(story.uid("c"))
+
+
+def test_a_damaged_record_is_told_and_its_share_is_given_to_nobody() -> None:
+    """Also by a leader that never saw it whole: the spec says what it is."""
+    story = Story()
+    for number in range(2):
+        story.claim(f"c{number}", CARD_GIB - 1)
+    story.rest()
+    path = objects.elastic_gpu_path(story.has("c0"))
+    record = story.server.get(path)["metadata"]["annotations"][grant_record.GRANT]
+    story.server.patch(path, {"metadata": {"annotations": {grant_record.GRANT: "edited"}}})
+    story.replica = story.leader()
+    story.claim("more", 2)
+    story.rest()
+    assert story.said("c0") == ("Lost", "Unavailable")
+    assert story.made(story.has("c0")).status.reason == "Damaged"
+    assert story.said("more") == ("Pending", "NoRoom")
+    story.server.patch(path, {"metadata": {"annotations": {grant_record.GRANT: record}}})
+    story.rest()
+    assert story.said("c0") == ("Bound", "Bound")
 
 
 def test_a_new_leader_is_patient_with_its_server() -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 
-from partage.core import errors, fleet, grants
+from partage.core import cards, errors, fleet, grants
 from partage.dialects import contract, nodes
 from partage.dialects.claims import objects, requests
 from partage.scheduler.claims import lifecycle
@@ -74,6 +74,8 @@ class ClaimStore:
 
     def absence(self, name: str) -> str:
         """Why the shares of an ElasticGPU are not there; empty if they are, or there are none."""
+        if name in self.elastic_gpus.damages:
+            return f"ElasticGPU {name} is damaged ({self.elastic_gpus.damages[name]})"
         grant = self.grant(name)
         if grant is None:
             return ""
@@ -163,6 +165,8 @@ class ClaimStore:
             self._fleet.admit(recorded if state is None else nodes.rebased(recorded, state.node))
         elif recorded is not None:
             self.elastic_gpus.damages[name] = str(recorded)
+            if self.grant(name) is None and (described := self._described(this)) is not None:
+                self._fleet.admit(described)
         elif self._fleet.hold_of(uid) is None:
             self._fleet.release(uid)
 
@@ -171,6 +175,30 @@ class ClaimStore:
         grant = self._fleet.release(objects.owner(name).uid)
         if grant is not None:
             self._freed(grant.node)
+
+    def _described(self, this: objects.ElasticGPU) -> grants.Grant | None:
+        """What an ElasticGPU has by its spec, which nobody can change: damage is counted, too."""
+        state = self._fleet.state(this.node_name)
+        try:
+            demand = requests.capacity(this)
+        except errors.DemandError:
+            return None
+        shares = tuple(
+            grants.Share(
+                uuid=card.uuid,
+                index=card.index,
+                memory_mib=card.memory_mib if demand.whole else demand.memory_mib,
+                compute_percent=cards.FULL_PERCENT if demand.whole else demand.compute_percent,
+                exclusive=demand.whole,
+            )
+            for card in (state.node.cards if state is not None else ())
+            if objects.gpu_name(this.node_name, card.index) in this.gpu_names
+        )
+        if not shares:
+            return None
+        container = grants.ContainerGrant(name="", shares=shares)
+        owner = objects.owner(this.metadata.name, this.claim_key)
+        return grants.Grant(pod=owner, node=this.node_name, containers=(container,))
 
     def asked(
         self, claim: objects.ElasticGPUClaim, gpu_class: objects.ElasticGPUClass | None
