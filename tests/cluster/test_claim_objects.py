@@ -456,17 +456,18 @@ class TestWithoutWebhooks:
         """It says what to write, or to install."""
         said = claiming.policy_refuses(plane, f"{prefix}main")
         assert f"the annotation {prefix}main names a claim" in said
-        assert "write partage.dev/claim: 1 into the limits of the container" in said
+        assert "write partage.dev/claim: 1 into them" in said
 
-    @pytest.mark.parametrize("kind", ["containers", "initContainers"])
-    def test_a_pod_that_reaches_the_agent_comes_in(self, plane: ControlPlane, kind: str) -> None:
-        """By any of its containers; what the others lack is told by the extender."""
-        pod = objects.pod("p", annotations={f"{claiming.CLAIM_OF}main": "c"})
-        limits = {"resources": {"limits": {"partage.dev/claim": 1}}}
-        if kind == "containers":
-            pod["spec"]["containers"][0] |= limits
-        else:
-            pod["spec"][kind] = [{"name": "first", "image": "x", **limits}]
+    @pytest.mark.parametrize("named", ["main", "first"])
+    def test_a_pod_that_reaches_the_agent_comes_in(self, plane: ControlPlane, named: str) -> None:
+        """By the container that the annotation names, which may be one that runs first."""
+        pod = objects.pod("p", annotations={f"{claiming.CLAIM_OF}{named}": "c"})
+        spec = pod["spec"]
+        spec["initContainers"] = [{"name": "first", "image": "x"}]
+        assert "would run without a card" in _refusal(plane, pod)
+        for container in (*spec["initContainers"], *spec["containers"]):
+            if container["name"] == named:
+                container["resources"] = {"limits": {"partage.dev/claim": 1}}
         plane.client.create(pod)
         plane.client.create(objects.pod("without-claims"))
 
@@ -521,7 +522,7 @@ class TestAdmission:
         assert "cards are asked for by a claim and by amounts" in text
         astray = objects.pod("astray", annotations={"elasticgpu.io/egpuc-other": "c"})
         astray["spec"]["containers"].append({"name": "second", "image": "x"})
-        assert "the pod has no container 'other'" in _refusal(plane, astray)
+        assert "for a container that the pod does not have" in _refusal(plane, astray)
         elsewhere = objects.pod("elsewhere", annotations={"elasticgpu.io/egpuc-main": "lab/c"})
         assert "not a claim of the pod's own namespace" in _refusal(plane, elsewhere)
 

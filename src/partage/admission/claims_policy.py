@@ -15,12 +15,21 @@ from partage.admission import guard, webhooks
 from partage.dialects import pod_claims
 
 NAME = "partage-claims"
-_NAMES = "object.metadata.?annotations.orValue({}).filter(a, " + (
-    " || ".join(f"a.startsWith('{prefix}')" for prefix in pod_claims.PREFIXES) + ")"
+_ANNOTATIONS = (
+    "object.metadata.?annotations.orValue({}).filter(a, "
+    + " || ".join(f"a.startsWith('{prefix}')" for prefix in pod_claims.PREFIXES)
+    + ")"
 )
-_CONTAINERS = " + ".join(
-    f"object.spec.?{kind}.orValue([])" for kind in ("containers", "initContainers")
-)
+# The container that an annotation names; in a pod with one container it can only be that.
+_NAMED = "a" + "".join(f".replace('{prefix}', '')" for prefix in pod_claims.PREFIXES)
+_IS_MEANT = f"(size(variables.containers) == 1 || c.name == {_NAMED})"
+_VARIABLES = {
+    "annotations": _ANNOTATIONS,
+    "containers": "object.spec.?containers.orValue([]) + object.spec.?initContainers.orValue([])",
+    "astray": f"variables.annotations.filter(a, !variables.containers.exists(c, {_IS_MEANT}))",
+    "ineffective": f"variables.annotations.filter(a, variables.containers.exists(c, {_IS_MEANT} && "
+    f"!('{pod_claims.CLAIM}' in c.?resources.limits.orValue({{}}))))",
+}
 
 
 def policies() -> list[dict[str, Any]]:
@@ -29,19 +38,31 @@ def policies() -> list[dict[str, Any]]:
 
 
 def _specification() -> dict[str, Any]:
+    variables = [{"name": name, "expression": text} for name, text in _VARIABLES.items()]
     return {
         "failurePolicy": "Fail",
         "matchConstraints": {"resourceRules": [webhooks.rule("", ["pods"], ["CREATE"])]},
-        "matchConditions": [{"name": "names-a-claim", "expression": f"size({_NAMES}) > 0"}],
+        "matchConditions": [{"name": "names-a-claim", "expression": f"size({_ANNOTATIONS}) > 0"}],
+        "variables": variables,
         "validations": [
-            {
-                "expression": f"({_CONTAINERS}).exists(c, '{pod_claims.CLAIM}' in "
-                "c.?resources.limits.orValue({}))",
-                "messageExpression": f'"the annotation " + {_NAMES}[0] + " names a claim, but no '
-                f"container has {pod_claims.CLAIM} in its limits, without which it would run "
-                "without a card; install Partage's admission, which adds it (docs/admission.md), "
-                f'or write {pod_claims.CLAIM}: 1 into the limits of the container"',
-                "reason": "Forbidden",
-            }
+            _validation(
+                "astray",
+                "names a claim for a container that the pod does not have; write the name of one "
+                "of its containers",
+            ),
+            _validation(
+                "ineffective",
+                f"names a claim, but its container does not have {pod_claims.CLAIM} in its limits "
+                "and would run without a card; install Partage's admission, which adds it "
+                f"(docs/admission.md), or write {pod_claims.CLAIM}: 1 into them",
+            ),
         ],
+    }
+
+
+def _validation(variable: str, problem: str) -> dict[str, Any]:
+    return {
+        "expression": f"size(variables.{variable}) == 0",
+        "messageExpression": f'"the annotation " + variables.{variable}[0] + " {problem}"',
+        "reason": "Forbidden",
     }
