@@ -110,9 +110,11 @@ class ClaimGrants:
         self, claims: list[objects.ElasticGPUClaim], among: Collection[str]
     ) -> set[str]:
         """The nodes that have room for all of these at once."""
-        asked = [self.store.asked(claim, self.store.class_of(claim)) for claim in claims]
+        alternatives = [
+            self.store.asked(claim, self.store.class_of(claim)).alternatives for claim in claims
+        ]
         nodes: set[str] = set()
-        combined = itertools.product(*(each.alternatives for each in asked))
+        combined = itertools.product(*alternatives)
         for chosen in itertools.islice(combined, _MOST_COMBINATIONS):
             containers = (demands.ContainerDemand(str(i), one) for i, one in enumerate(chosen))
             together = demands.PodDemand(containers=tuple(containers), dialect="elastic")
