@@ -6,7 +6,9 @@ import contextlib
 import functools
 import json
 import re
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -252,7 +254,7 @@ def test_a_share_that_an_administrator_made_is_taken_by_the_claim_that_names_it(
     assert list(site.cards("user").values()) == [2048]
 
 
-def test_what_a_person_sees(site: Site) -> None:
+def test_what_a_person_sees(site: Site, programs: Path) -> None:
     """`kubectl get egpuc,egpu,gpu` in the words of the server's own tables; `partage claims`."""
     _class(site)
     _claim(site, "c", 2000)
@@ -269,6 +271,13 @@ def test_what_a_person_sees(site: Site) -> None:
     assert (shown["memory_mib"], shown["used_by"]) == (2000, ["default/user"])
     assert "egpuc/c (user)" in sites.partage(site, "inspect").stdout
     assert "is used by pod default/user" in sites.partage(site, "explain", "next").stdout
+    command = [programs / "kubectl", "--kubeconfig", site.plane.kubeconfig]
+    done = subprocess.run(
+        [*command, "get", "egpuc,egpu,gpu"], check=True, capture_output=True, text=True
+    )
+    words = ("elasticgpuclaim.elasticgpu.io/c", "Bound", "2000Mi", "FREE MEMORY", "Healthy")
+    assert [word for word in words if word not in done.stdout] == []
+    print(done.stdout)
 
 
 def _clear(site: Site) -> None:
