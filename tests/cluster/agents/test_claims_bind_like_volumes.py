@@ -271,13 +271,11 @@ def test_what_a_person_sees(site: Site, programs: Path) -> None:
     assert (shown["memory_mib"], shown["used_by"]) == (2000, ["default/user"])
     assert "egpuc/c (user)" in sites.partage(site, "inspect").stdout
     assert "is used by pod default/user" in sites.partage(site, "explain", "next").stdout
-    command = [programs / "kubectl", "--kubeconfig", site.plane.kubeconfig]
-    done = subprocess.run(
-        [*command, "get", "egpuc,egpu,gpu"], check=True, capture_output=True, text=True
-    )
+    command = [str(programs / "kubectl"), "--kubeconfig", str(site.plane.kubeconfig)]
+    command += ["get", "egpuc,egpu,gpu"]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
     words = ("elasticgpuclaim.elasticgpu.io/c", "Bound", "2000Mi", "FREE MEMORY", "Healthy")
     assert [word for word in words if word not in done.stdout] == []
-    print(done.stdout)
 
 
 def _clear(site: Site) -> None:
