@@ -135,7 +135,7 @@ def test_what_runs_before_and_after_a_task(slurm: held_slurm.HeldSlurm) -> None:
         script.write_text(
             "#!/bin/sh\n"
             f"exec >>{folder}/{name} 2>/dev/null\n"
-            f"ls {LIMITS}\ncat /etc/ld.so.preload\nunshare --user true && echo escaped\n"
+            f"ls {LIMITS}\ncat /etc/ld.so.preload\nunshare --user true && echo escaped\nexit 0\n"
         )
         script.chmod(0o755)
         options.append(f"--task-{name}={script}")
