@@ -134,16 +134,16 @@ def test_what_runs_before_and_after_a_task(slurm: held_slurm.HeldSlurm) -> None:
         script = slurm.folder / f"{name}.sh"
         script.write_text(
             "#!/bin/sh\n"
-            f"exec >>{folder}/{name} 2>/dev/null\n"
+            f"exec >{folder}/{name}-$$ 2>/dev/null\n"
             f"ls {LIMITS}\ncat /etc/ld.so.preload\nunshare --user true && echo escaped\nexit 0\n"
         )
         script.chmod(0o755)
         options.append(f"--task-{name}={script}")
     done = slurm.srun("--gres=shard:4", "--ntasks=2", "--overcommit", *options, "true")
     assert done.returncode == 0, done.stderr
-    for name in ("prolog", "epilog"):
-        text = slurm.until((folder / name).read_text)
-        assert text == f"{LIMITS}\n/etc/partage/fence/libpartage.so\n" * 2
+    told = {path.name: path.read_text() for path in folder.iterdir()}
+    assert sorted(name.partition("-")[0] for name in told) == ["epilog"] * 2 + ["prolog"] * 2
+    assert set(told.values()) == {f"{LIMITS}\n/etc/partage/fence/libpartage.so\n"}
 
 
 def test_a_task_that_is_killed_gives_back_what_it_had(slurm: held_slurm.HeldSlurm) -> None:
