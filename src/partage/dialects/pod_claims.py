@@ -11,6 +11,7 @@ The kubelet gives devices by the resources of a container, so one that has a cla
 
 from __future__ import annotations
 
+import contextlib
 import re
 
 from partage.core import errors
@@ -44,6 +45,16 @@ def of(pod: pods.Pod) -> dict[str, str]:
             )
         annotations[container] = annotation
     return claims
+
+
+def containers(pod: pods.Pod) -> set[str]:
+    """The containers that annotations name, whatever claims they name for them."""
+    names = set()
+    for annotation in pod.metadata.annotations:
+        if annotation.startswith(PREFIXES):
+            with contextlib.suppress(errors.DemandError):
+                names.add(_container(pod, annotation))
+    return names
 
 
 def respelled(pod: pods.Pod) -> dict[str, str]:

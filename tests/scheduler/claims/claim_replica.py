@@ -23,20 +23,21 @@ class Replica:
 
     def __init__(self, server: claim_server.Server, fate: Any) -> None:
         self.server = server
+        self.now = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
         self.fleet = fleet.standard()
         for name in NODES:
             self.fleet.set_node(small_fleets.node(name, CARD_MIB))
         self.store = claim_store.ClaimStore(self.fleet, settings=contract.Settings)
         self.grants = claim_grants.ClaimGrants(self.store, self.fleet)
         api = claim_server.Api(server, fate)
-        unread = events.Events(api, "test", "here", now=_now)  # type: ignore[arg-type]
+        unread = events.Events(api, "test", "here", now=lambda: self.now)  # type: ignore[arg-type]
         self.controller = controller.Controller(
             self.store,
             self.fleet,
             api,  # type: ignore[arg-type]
             unread,
             leading=lambda: True,
-            now=_now,
+            now=lambda: self.now,
             freed=lambda _node: self.store.look_again(),
             sleep=_no_pause,
         )
@@ -79,10 +80,6 @@ class Replica:
 
 async def _no_pause(_seconds: float) -> None:
     await asyncio.sleep(0)
-
-
-def _now() -> dt.datetime:
-    return dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 
 
 def _name(item: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from typing import Any
 
 import pytest
@@ -77,6 +78,11 @@ class Story:
         claim = self._claim(name)
         condition = lifecycle.condition(claim)
         return str(claim.status.phase), condition.reason if condition is not None else ""
+
+    def message(self, name: str) -> str:
+        """What is said about why."""
+        condition = lifecycle.condition(self._claim(name))
+        return condition.message if condition is not None else ""
 
     def has(self, name: str) -> str:
         """The ElasticGPU of a claim."""
@@ -305,6 +311,22 @@ def test_a_node_that_is_back_before_its_cards_are() -> None:
     story.claim("c", 2)
     story.rest()
     assert story.has("c") == objects.elastic_gpu_name(story.uid("c"))
+
+
+def test_how_much_is_missing_is_not_written_each_time_that_it_changes() -> None:
+    """Where pods come and go, each claim that waits would be written again and again."""
+    story = Story()
+    for name, gib in (("a", CARD_GIB), ("b", 3), ("c", 3), ("waits", 6)):
+        story.claim(name, gib)
+        story.rest()
+    first = story.message("waits")
+    story.server.delete(f"{CLAIMS}/b")
+    story.claim("d", 2)
+    story.rest()
+    assert (story.said("waits"), story.message("waits")) == (("Pending", "NoRoom"), first)
+    story.replica.now -= dt.timedelta(hours=1)  # somebody has set the clock
+    story.rest()
+    assert story.message("waits") not in ("", first)
 
 
 def test_a_damaged_record_is_told_and_its_share_is_given_to_nobody() -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from partage.core import cards, demands, errors
+from partage.core import cards, demands
 from partage.dialects import contract, pod_claims, pods, rules
 from partage.dialects.families import elastic
 
@@ -50,11 +50,8 @@ class ElasticClaims(contract.Dialect):
         )
 
     def implied_in(self, pod: pods.Pod) -> dict[str, dict[str, int]]:
-        try:
-            claims = pod_claims.of(pod)
-        except errors.DemandError:
-            return {}  # it is refused later, with the reason
-        return {container: {pod_claims.CLAIM: 1} for container in claims}
+        # Also if the claims cannot be meant: it is refused later, with the reason.
+        return {container: {pod_claims.CLAIM: 1} for container in pod_claims.containers(pod)}
 
     def offered(self, node: cards.Node, _settings: contract.Settings) -> dict[str, int]:
         return {pod_claims.CLAIM: _UNITS} if node.cards else {}

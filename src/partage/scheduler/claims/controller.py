@@ -34,6 +34,8 @@ TOUCHED = "partage.dev/touched"
 _IDLE_S = 0.05
 _PAUSE_S = 1.0  # after a write that failed
 _MOST_AT_ONCE = 8  # writes that are under way
+_TOLD_EVERY = dt.timedelta(seconds=30)  # how much is missing changes whenever a pod comes or goes
+_NO_ROOM = "NoRoom"
 _WARNINGS = {
     "NotFound",
     "Unavailable",
@@ -43,7 +45,7 @@ _WARNINGS = {
     "Unsuited",
     "ClaimHasAnother",
     "Damaged",
-    "NoRoom",
+    _NO_ROOM,
 }
 
 
@@ -74,6 +76,8 @@ class Controller:
         self._sleep = sleep
         self._busy: set[str] = set()  # objects whose write is under way
         self._doubts: set[str] = set()  # ElasticGPUs whose shares may have been written
+        self._told: dict[str, dt.datetime] = {}  # ElasticGPUs: when it was written what is missing
+        self._outdated: set[str] = set()  # ElasticGPUs of which something else is missing by now
         self._turns = asyncio.Semaphore(_MOST_AT_ONCE)
         self.writes = 0
 
@@ -103,6 +107,7 @@ class Controller:
 
     def begin_due(self, group: asyncio.TaskGroup) -> None:
         """Begin the writes that are due, in the group."""
+        self._look_at_outdated()
         for due, view, following in (
             (self._store.due_elastic_gpus, self._store.elastic_gpu_view, self._next_elastic_gpu),
             (self._store.due_claims, self._store.claim_view, self._next_claim),
@@ -172,9 +177,7 @@ class Controller:
             return
         held = self._hold(this, alternatives)
         if isinstance(held, str):
-            waiting = lifecycle.SetElasticGPU(this, objects.Phase.PENDING, "NoRoom", held)
-            if (this.status.reason, this.status.message) != ("NoRoom", held):
-                await self._set_elastic_gpu(waiting)
+            await self._refused(this, held)
             return
         path, body = objects.elastic_gpu_path(name), objects.allocated(this, held)
         try:
@@ -185,6 +188,30 @@ class Controller:
             else:
                 self._doubts.add(name)
             raise
+
+    async def _refused(self, this: objects.ElasticGPU, text: str) -> None:
+        """Write why there are no shares; that only the amounts have changed can wait."""
+        name, status = this.metadata.name, this.status
+        if (status.reason, status.message) == (_NO_ROOM, text):
+            return
+        if status.reason == _NO_ROOM and self._was_told_lately(name):
+            self._outdated.add(name)
+            return
+        self._told = {other: at for other, at in self._told.items() if self._is_recent(at)}
+        self._told[name] = self._now()
+        waiting = lifecycle.SetElasticGPU(this, objects.Phase.PENDING, _NO_ROOM, text)
+        await self._set_elastic_gpu(waiting)
+
+    def _was_told_lately(self, name: str) -> bool:
+        return name in self._told and self._is_recent(self._told[name])
+
+    def _is_recent(self, at: dt.datetime) -> bool:
+        return abs(self._now() - at) < _TOLD_EVERY  # whichever way a clock was set
+
+    def _look_at_outdated(self) -> None:
+        for name in [name for name in self._outdated if not self._was_told_lately(name)]:
+            self._outdated.discard(name)
+            self._store.due_elastic_gpus[name] = None
 
     def _hold(
         self, this: objects.ElasticGPU, alternatives: tuple[demands.Demand, ...]
@@ -313,7 +340,7 @@ class Controller:
         }
         path = objects.elastic_gpu_path(this.metadata.name, "status")
         await self._patch(path, this.metadata, {"status": status})
-        if action.reason and action.reason != "NoRoom":  # that is told to the claim
+        if action.reason and action.reason != _NO_ROOM:  # that is told to the claim
             await self._tell("ElasticGPU", this.metadata, action.reason, action.message)
 
     async def _tell(self, kind: str, meta: objects.Metadata, reason: str, text: str) -> None:
