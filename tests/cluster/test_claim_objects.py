@@ -322,13 +322,13 @@ class TestDefinitions:
                 "Status": "Bound",
                 "ElasticGPU": "egpu-1",
                 "Class": "full",
-                "Core": "10",
+                "Core(%)": "10",
                 "Memory": "4096Mi",
                 "Node": "n1",
             },
             "ElasticGPU": {
                 "Name": "full",
-                "Core": "10",
+                "Core(%)": "10",
                 "Memory": "4096Mi",
                 "Status": "Bound",
                 "Namespace": "default",
@@ -343,10 +343,10 @@ class TestDefinitions:
                 "Node": "n1",
                 "Index": 0,
                 "Model": "Tesla T4",
-                "Memory": "16384Mi",
+                "Memory(MiB)": "16384",
                 "Tenants": 1,
-                "Free Core": "90",
-                "Free Memory": "12288Mi",
+                "Free Core(%)": "90",
+                "Free Memory(MiB)": "12288",
                 "State": "Healthy",
             },
         }
@@ -428,8 +428,8 @@ _FULL: list[tuple[api.Object, dict[str, Any]]] = [
         ),
         {
             "state": "Healthy",
-            "capacity": {"elasticgpu.io/gpu-core": "100", "elasticgpu.io/gpu-memory": "16384Mi"},
-            "allocatable": {"elasticgpu.io/gpu-core": "90", "elasticgpu.io/gpu-memory": "12288Mi"},
+            "capacity": {"elasticgpu.io/gpu-core": "100", "elasticgpu.io/gpu-memory": "16384"},
+            "allocatable": {"elasticgpu.io/gpu-core": "90", "elasticgpu.io/gpu-memory": "12288"},
             "allocated": {
                 "uid-1": {
                     "namespace": "default",

@@ -274,7 +274,7 @@ def test_what_a_person_sees(site: Site, programs: Path) -> None:
     command = [str(programs / "kubectl"), "--kubeconfig", str(site.plane.kubeconfig)]
     command += ["get", "egpuc,egpu,gpu"]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
-    words = ("elasticgpuclaim.elasticgpu.io/c", "Bound", "2000Mi", "FREE MEMORY", "Healthy")
+    words = ("elasticgpuclaim.elasticgpu.io/c", "Bound", "2000Mi", "FREE MEMORY(MIB)", "Healthy")
     assert [word for word in words if word not in done.stdout] == []
 
 

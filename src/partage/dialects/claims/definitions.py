@@ -69,7 +69,7 @@ def _claim() -> dict[str, Any]:
         _column("Status", ".status.phase"),
         _column("ElasticGPU", ".spec.elasticGPUName"),
         _column("Class", ".spec.elasticGPUClassName"),
-        _column("Core", _path(".status.capacity", objects.CORE)),
+        _column("Core(%)", _path(".status.capacity", objects.CORE)),
         _column("Memory", _path(".status.capacity", objects.MEMORY)),
         _column("Node", ".status.nodeName"),
         _AGE,
@@ -111,7 +111,7 @@ def _elastic_gpu() -> dict[str, Any]:
     )
     node = ".spec.nodeAffinity.required.nodeSelectorTerms[0].matchFields[0].values[0]"
     columns = [
-        _column("Core", _path(".spec.capacity", objects.CORE)),
+        _column("Core(%)", _path(".spec.capacity", objects.CORE)),
         _column("Memory", _path(".spec.capacity", objects.MEMORY)),
         _column("Status", ".status.phase"),
         _column("Namespace", ".spec.claimRef.namespace"),
@@ -152,10 +152,10 @@ def _gpu() -> dict[str, Any]:
         _column("Node", ".spec.nodeName"),
         _column("Index", ".spec.index", kind="integer"),
         _column("Model", ".spec.model"),
-        _column("Memory", _path(".status.capacity", objects.MEMORY)),
+        _column("Memory(MiB)", _path(".status.capacity", objects.MEMORY)),
         _column("Tenants", ".status.tenants", kind="integer"),
-        _column("Free Core", _path(".status.allocatable", objects.CORE)),
-        _column("Free Memory", _path(".status.allocatable", objects.MEMORY)),
+        _column("Free Core(%)", _path(".status.allocatable", objects.CORE)),
+        _column("Free Memory(MiB)", _path(".status.allocatable", objects.MEMORY)),
         _column("State", ".status.state"),
         _AGE,
     ]
