@@ -12,6 +12,7 @@ from partage.dialects import grant_record
 from partage.dialects.claims import objects
 from partage.kube import errors as kube_errors
 from partage.scheduler.claims import claim_grants, lifecycle
+from tests.core import small_fleets
 from tests.scheduler.claims import claim_replica, claim_server
 
 CLAIMS = "/apis/elasticgpu.io/v1alpha1/namespaces/default/elasticgpuclaims"
@@ -311,6 +312,21 @@ def test_a_node_that_is_back_before_its_cards_are() -> None:
     story.claim("c", 2)
     story.rest()
     assert story.has("c") == objects.elastic_gpu_name(story.uid("c"))
+
+
+@pytest.mark.parametrize(("model", "percent"), [("Tesla T4", 50), ("NVIDIA A100-SXM4-40GB", 21)])
+def test_tflops_are_another_percentage_on_each_model(model: str, percent: int) -> None:
+    """The claim gets it where there is room; a model that nobody knows is left out."""
+    story = Story()
+    known = small_fleets.node("n1", claim_replica.CARD_MIB, model=model)
+    story.replica.fleet.set_node(known)
+    resources = {"requests": {"elasticgpu.io/tflops": 4, objects.MEMORY: "2Gi"}}
+    story.claim("c", 0, resources=resources)
+    story.rest()
+    assert story.said("c") == ("Bound", "Bound")
+    made = story.made(story.has("c"))
+    assert made.node_name == "n1"
+    assert made.spec.capacity == {objects.CORE: str(percent), objects.MEMORY: "2048Mi"}
 
 
 def test_how_much_is_missing_is_not_written_each_time_that_it_changes() -> None:
