@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hypothesis
+import msgspec
 from hypothesis import stateful
 from hypothesis import strategies as st
 
@@ -71,6 +72,27 @@ class Shares(stateful.RuleBasedStateMachine):
 
 TestShares = Shares.TestCase
 TestShares.settings = hypothesis.settings(stateful_step_count=20)
+
+
+def test_what_stands_in_follows_the_names_of_cards() -> None:
+    """Every grant of a node is renamed; this one ends with its pod all the same."""
+    small = fleet.standard()
+    small.set_node(small_fleets.node("n0", CARD_MIB))
+    small.admit(_grant("a", NAME))
+    for grant in list(small.all_grants()):
+        small.rename(_renamed(grant))
+    owned = small.grant_of(OWNER)
+    assert owned is not None
+    assert owned.containers[0].shares[0].uuid == "GPU-1"
+    small.release("a")
+    assert list(small.all_grants()) == []
+
+
+def _renamed(grant: grants.Grant) -> grants.Grant:
+    replace = msgspec.structs.replace
+    (container,) = grant.containers
+    share = replace(container.shares[0], uuid="GPU-1")
+    return replace(grant, containers=(replace(container, shares=(share,)),))
 
 
 def test_an_object_whose_record_was_removed_can_have_shares_again() -> None:

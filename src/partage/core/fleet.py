@@ -78,8 +78,12 @@ class Fleet:
         self._inventory.add(grant)
 
     def rename(self, grant: grants.Grant) -> None:
-        """Count a pod's grant under the names that its cards have now; a hold stays a hold."""
-        self._inventory.add(grant)
+        """Count a pod's grant under the names that its cards have now; a hold stays a hold.
+
+        What stands in for an ElasticGPU follows the pods that have it.
+        """
+        if not self.is_stand_in(grant.pod.uid):
+            self._inventory.add(grant)
 
     def release(self, uid: str) -> grants.Grant | None:
         """Give back what a pod had; None if it had nothing."""

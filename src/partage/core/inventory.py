@@ -119,6 +119,7 @@ class Inventory:
         for container in grant.containers:
             if container.elastic_gpu:
                 self._users.setdefault(container.elastic_gpu, {})[grant.pod.uid] = None
+                self._end_stand_in(container.elastic_gpu)  # its cards may have other names now
                 if grants.elastic_gpu_uid(container.elastic_gpu) not in self._where:
                     self._stand_in(container.elastic_gpu)
 
@@ -228,6 +229,9 @@ class Inventory:
         if users:
             return
         self._users.pop(elastic_gpu, None)
+        self._end_stand_in(elastic_gpu)
+
+    def _end_stand_in(self, elastic_gpu: str) -> None:
         owner = grants.elastic_gpu_uid(elastic_gpu)
         if owner in self._stand_ins:
             self._stand_ins.discard(owner)
