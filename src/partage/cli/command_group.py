@@ -35,6 +35,7 @@ _COMMANDS = {
     "claims": "show claims for cards, and what they wait for",
     "cordon": "keep new pods off one card of a node",
     "uncordon": "let new pods onto the card again",
+    "adopt": "take a cluster over from another system",
     "slurm": "let Slurm share cards, and hold its jobs",
     "simulate": "compare policies on recorded workloads",
 }

@@ -113,13 +113,18 @@ def rival(pod: forms.Pod) -> cluster_facts.RivalPod | None:
     owner = pods.controller(pod)
     if owner is None or owner.kind != "DaemonSet":
         return None
-    if any(word in owner.name for word in _NOT_PLUGINS) or any(roles(pod.spec.containers)):
+    plugin = plugin_of(owner.name, pod.metadata.labels, pod.spec.containers)
+    if plugin is None:
         return None
-    images = (container.image for container in pod.spec.containers)
-    said = " ".join((owner.name, *pod.metadata.labels.values(), *images))
-    for plugin in PLUGINS:
-        if any(word in said for word in plugin.words):
-            return cluster_facts.RivalPod(
-                plugin.name, plugin.resources, pod.label, pod.spec.node_name
-            )
-    return None
+    return cluster_facts.RivalPod(plugin.name, plugin.resources, pod.label, pod.spec.node_name)
+
+
+def plugin_of(
+    daemon_set: str, labels: Mapping[str, str], containers: tuple[forms.Container, ...]
+) -> Plugin | None:
+    """Which system's plugin a DaemonSet of this name runs, if it is one."""
+    if any(word in daemon_set for word in _NOT_PLUGINS) or any(roles(containers)):
+        return None
+    images = (container.image for container in containers)
+    said = " ".join((daemon_set, *labels.values(), *images))
+    return next((plugin for plugin in PLUGINS if any(word in said for word in plugin.words)), None)

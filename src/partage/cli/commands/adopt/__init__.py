@@ -1,0 +1,1 @@
+"""``partage adopt``: Partage takes a cluster over from gpushare, HAMi or NVIDIA's plugin."""

@@ -1,0 +1,212 @@
+"""Controllers, kubelets and plugins that a test plays, on a real API server without any.
+
+So a test says when they act, and every state in which a take-over may be stopped can be had in
+turn. What must never be is looked for at each move: two plugins on a node, or an open node without
+one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cluster import api
+from partage.core import cards
+from partage.dialects import nodes
+from partage.dialects.nodes import CARDS
+
+MARK = "partage.dev/adopted"
+_AGENT = "partage-agent"
+_READY = [{"type": "Ready", "status": "True"}]
+
+
+class Player:
+    """Plays them for some nodes of two cards of 16 GiB."""
+
+    def __init__(self, client: api.Api, names: list[str]) -> None:
+        self.client = client
+        self.offences: list[str] = []
+        self._names = names
+        self._made = 0
+
+    def settle(self) -> None:
+        """All of them act until there is nothing to do."""
+        while any([self._deployments(), self._daemon_sets(), self._nodes()]):
+            self._look()
+        self._look()
+
+    def uuid(self, node: str, index: int) -> str:
+        """Of a card."""
+        return f"GPU-{node}-{index}"
+
+    def _deployments(self) -> bool:
+        changed = False
+        for made in self.client.list_all("Deployment"):
+            count, generation = made["spec"]["replicas"], made["metadata"]["generation"]
+            status = {
+                "observedGeneration": generation,
+                "replicas": count,
+                "updatedReplicas": count,
+                "readyReplicas": count,
+                "availableReplicas": count,
+            }
+            changed |= self._state(made, {name: n for name, n in status.items() if n})
+        return changed
+
+    def _state(self, made: api.Object, status: api.Object) -> bool:
+        if made.get("status", {}) == status:
+            return False
+        meta = made["metadata"]
+        gone = dict.fromkeys(made.get("status", {}))
+        change = {"status": {**gone, **status}}
+        self.client.patch(
+            made["kind"] if "kind" in made else "Deployment",
+            meta["name"],
+            change,
+            namespace=meta["namespace"],
+            subresource="status",
+        )
+        return True
+
+    def _daemon_sets(self) -> bool:
+        pods = self.client.list_all("Pod", "kube-system")
+        changed = False
+        for made in self.client.list_all("DaemonSet"):
+            changed |= any([self._on_node(made, node, pods) for node in self._all_nodes()])
+        return changed
+
+    def _on_node(self, daemon_set: api.Object, node: api.Object, pods: list[api.Object]) -> bool:
+        """What its controller and the kubelet would do about one node."""
+        name = node["metadata"]["name"]
+        present = [p for p in pods if _owned(p, daemon_set) and p["spec"]["nodeName"] == name]
+        for pod in present:
+            meta = pod["metadata"]
+            going = "deletionTimestamp" in meta
+            if going or not _belongs(daemon_set, node) or _outdated(daemon_set, pod):
+                self.client.delete("Pod", meta["name"], meta["namespace"], grace_seconds=0)
+                return True
+        if present or not _belongs(daemon_set, node):
+            return False
+        self._start(daemon_set, name)
+        return True
+
+    def _start(self, daemon_set: api.Object, node: str) -> None:
+        self._made += 1
+        meta, template = daemon_set["metadata"], daemon_set["spec"]["template"]
+        owner = {
+            "apiVersion": "apps/v1",
+            "kind": "DaemonSet",
+            "name": meta["name"],
+            "uid": meta["uid"],
+            "controller": True,
+        }
+        name = f"{meta['name']}-{self._made}"
+        space = meta["namespace"]
+        self.client.create(
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {
+                    **template["metadata"],
+                    "name": name,
+                    "namespace": space,
+                    "ownerReferences": [owner],
+                },
+                "spec": {**template["spec"], "nodeName": node, "serviceAccountName": "default"}
+                | {"priorityClassName": ""},
+            }
+        )
+        status = {"phase": "Running", "startTime": "2026-01-01T00:00:00Z", "conditions": _READY}
+        self.client.patch("Pod", name, {"status": status}, namespace=space, subresource="status")
+
+    def _nodes(self) -> bool:
+        changed = False
+        for node in self._all_nodes():
+            serving = [pod["metadata"]["name"] for pod in self._serving(node)]
+            changed |= self._offer(node, serving)
+        return changed
+
+    def _offer(self, node: api.Object, serving: list[str]) -> bool:
+        """The amounts that the kubelet tells, and the cards that an agent publishes."""
+        meta, allocatable = node["metadata"], node["status"]["allocatable"]
+        resource, amount = self._resource(node, serving)
+        if allocatable.get(resource, "0") != amount:
+            change = {"status": {"allocatable": {resource: amount}}}
+            self.client.patch("Node", meta["name"], change, subresource="status")
+            return True
+        is_agent = any(self._is_agent(pod) for pod in self._serving(node))
+        if is_agent and CARDS not in meta.get("annotations", {}):
+            written = {"metadata": {"annotations": {CARDS: self._published(meta["name"])}}}
+            self.client.patch("Node", meta["name"], written)
+            return True
+        return False
+
+    def _resource(self, node: api.Object, serving: list[str]) -> tuple[str, str]:
+        if "nvidia.com/gpu" in node["status"]["capacity"]:
+            count = node["status"]["capacity"]["nvidia.com/gpu"]
+            theirs = [name for name in serving if not name.startswith(_AGENT)]
+            return "nvidia.com/gpu", count if theirs else "0"
+        return "aliyun.com/gpu-mem", "32" if serving else "0"
+
+    def _published(self, node: str) -> str:
+        made = [
+            cards.Card(uuid=self.uuid(node, i), index=i, memory_mib=16384, model="Tesla T4")
+            for i in range(2)
+        ]
+        return nodes.encode(made, "535.0", "0.1.0")
+
+    def _look(self) -> None:
+        """What must never be."""
+        for node in self._all_nodes():
+            serving = self._serving(node)
+            name = node["metadata"]["name"]
+            if len(serving) > 1:
+                self.offences.append(f"{name}: {[p['metadata']['name'] for p in serving]}")
+            if not serving and not node["spec"].get("unschedulable"):
+                self.offences.append(f"{name}: open, and nothing serves it")
+
+    def _serving(self, node: api.Object) -> list[api.Object]:
+        pods = self.client.list_all("Pod", "kube-system")
+        name = node["metadata"]["name"]
+        return [
+            pod
+            for pod in pods
+            if pod["spec"].get("nodeName") == name
+            and pod["metadata"].get("ownerReferences", [{}])[0].get("kind") == "DaemonSet"
+        ]
+
+    def _is_agent(self, pod: api.Object) -> bool:
+        meta = pod["metadata"]
+        return MARK in meta.get("annotations", {}) or meta["name"].startswith(_AGENT)
+
+    def _all_nodes(self) -> Iterator[api.Object]:
+        for name in self._names:
+            yield self.client.get("Node", name)
+
+
+def _owned(pod: api.Object, daemon_set: api.Object) -> bool:
+    owners = pod["metadata"].get("ownerReferences", ())
+    return any(owner["uid"] == daemon_set["metadata"]["uid"] for owner in owners)
+
+
+def _belongs(daemon_set: api.Object, node: api.Object) -> bool:
+    spec, labels = daemon_set["spec"]["template"]["spec"], node["metadata"]["labels"]
+    chosen = (spec.get("nodeSelector") or {}).items() <= labels.items()
+    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+    terms = required.get("nodeSelectorTerms") or [{}]
+    return chosen and any(
+        all(_holds(rule, labels) for rule in term.get("matchExpressions") or ()) for term in terms
+    )
+
+
+def _holds(rule: api.Object, labels: dict[str, str]) -> bool:
+    inside = labels.get(rule["key"]) in rule["values"]
+    return inside is (rule["operator"] == "In")
+
+
+def _outdated(daemon_set: api.Object, pod: api.Object) -> bool:
+    """Of a rolling update alone; by hand, pods stay until somebody deletes them."""
+    if daemon_set["spec"]["updateStrategy"]["type"] == "OnDelete":
+        return False
+    ours = MARK in (daemon_set["spec"]["template"]["metadata"].get("annotations") or {})
+    return ours is not (MARK in (pod["metadata"].get("annotations") or {}))
