@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cluster import api
-from partage.core import cards
-from partage.dialects import nodes
+from partage.core import cards, grants
+from partage.dialects import grant_record, nodes
 from partage.dialects.nodes import CARDS
 
-MARK = "partage.dev/adopted"
+MARK, GRANT = "partage.dev/adopted", "partage.dev/grant"
 _AGENT = "partage-agent"
 _READY = [{"type": "Ready", "status": "True"}]
 
@@ -30,7 +30,8 @@ class Player:
 
     def settle(self) -> None:
         """All of them act until there is nothing to do."""
-        while any([self._deployments(), self._daemon_sets(), self._nodes()]):
+        acts = (self._deployments, self._daemon_sets, self._records, self._nodes)
+        while sum(act() for act in acts):
             self._look()
         self._look()
 
@@ -58,21 +59,15 @@ class Player:
         meta = made["metadata"]
         gone = dict.fromkeys(made.get("status", {}))
         change = {"status": {**gone, **status}}
-        self.client.patch(
-            made["kind"] if "kind" in made else "Deployment",
-            meta["name"],
-            change,
-            namespace=meta["namespace"],
-            subresource="status",
-        )
+        where = {"namespace": meta["namespace"], "subresource": "status"}
+        self.client.patch("Deployment", meta["name"], change, **where)
         return True
 
     def _daemon_sets(self) -> bool:
-        pods = self.client.list_all("Pod", "kube-system")
-        changed = False
-        for made in self.client.list_all("DaemonSet"):
-            changed |= any([self._on_node(made, node, pods) for node in self._all_nodes()])
-        return changed
+        pods, there = self.client.list_all("Pod", "kube-system"), list(self._all_nodes())
+        made = self.client.list_all("DaemonSet")
+        acted = [self._on_node(one, node, pods) for one in made for node in there]
+        return any(acted)
 
     def _on_node(self, daemon_set: api.Object, node: api.Object, pods: list[api.Object]) -> bool:
         """What its controller and the kubelet would do about one node."""
@@ -118,23 +113,41 @@ class Player:
         status = {"phase": "Running", "startTime": "2026-01-01T00:00:00Z", "conditions": _READY}
         self.client.patch("Pod", name, {"status": status}, namespace=space, subresource="status")
 
-    def _nodes(self) -> bool:
-        changed = False
-        for node in self._all_nodes():
-            serving = [pod["metadata"]["name"] for pod in self._serving(node)]
-            changed |= self._offer(node, serving)
-        return changed
+    def _records(self) -> bool:
+        """What an agent writes on pods of a plugin that writes nothing, by the kubelet's record."""
+        by_name = {node["metadata"]["name"]: node for node in self._all_nodes()}
+        written = False
+        for pod in self.client.list_all("Pod", "default"):
+            meta, node = pod["metadata"], by_name[pod["spec"]["nodeName"]]
+            if _recorded(pod) or not any(map(self.is_agent, self.serving(node))):
+                continue
+            name = node["metadata"]["name"]
+            share = grants.Share(uuid=self.uuid(name, 1), index=1, memory_mib=16384, exclusive=True)
+            grant = grants.Grant(
+                pod=grants.Pod(meta["uid"], meta["namespace"], meta["name"]),
+                node=name,
+                dialect="nvidia",
+                containers=(grants.ContainerGrant(name="main", shares=(share,)),),
+            )
+            text = grant_record.encode(grant)
+            change = {"metadata": {"annotations": {GRANT: text}}}
+            self.client.patch("Pod", meta["name"], change)
+            written = True
+        return written
 
-    def _offer(self, node: api.Object, serving: list[str]) -> bool:
+    def _nodes(self) -> bool:
+        return any([self._offer(node) for node in self._all_nodes()])  # noqa: C419 (each acts)
+
+    def _offer(self, node: api.Object) -> bool:
         """The amounts that the kubelet tells, and the cards that an agent publishes."""
+        pods = self.serving(node)
         meta, allocatable = node["metadata"], node["status"]["allocatable"]
-        resource, amount = self._resource(node, serving)
+        resource, amount = self._resource(node, [pod["metadata"]["name"] for pod in pods])
         if allocatable.get(resource, "0") != amount:
             change = {"status": {"allocatable": {resource: amount}}}
             self.client.patch("Node", meta["name"], change, subresource="status")
             return True
-        is_agent = any(self._is_agent(pod) for pod in self._serving(node))
-        if is_agent and CARDS not in meta.get("annotations", {}):
+        if any(map(self.is_agent, pods)) and CARDS not in meta.get("annotations", {}):
             written = {"metadata": {"annotations": {CARDS: self._published(meta["name"])}}}
             self.client.patch("Node", meta["name"], written)
             return True
@@ -157,14 +170,15 @@ class Player:
     def _look(self) -> None:
         """What must never be."""
         for node in self._all_nodes():
-            serving = self._serving(node)
+            serving = self.serving(node)
             name = node["metadata"]["name"]
             if len(serving) > 1:
                 self.offences.append(f"{name}: {[p['metadata']['name'] for p in serving]}")
             if not serving and not node["spec"].get("unschedulable"):
                 self.offences.append(f"{name}: open, and nothing serves it")
 
-    def _serving(self, node: api.Object) -> list[api.Object]:
+    def serving(self, node: api.Object) -> list[api.Object]:
+        """The pods of DaemonSets on a node."""
         pods = self.client.list_all("Pod", "kube-system")
         name = node["metadata"]["name"]
         return [
@@ -174,13 +188,22 @@ class Player:
             and pod["metadata"].get("ownerReferences", [{}])[0].get("kind") == "DaemonSet"
         ]
 
-    def _is_agent(self, pod: api.Object) -> bool:
+    def is_agent(self, pod: api.Object) -> bool:
+        """Whether it is Partage's."""
         meta = pod["metadata"]
         return MARK in meta.get("annotations", {}) or meta["name"].startswith(_AGENT)
 
     def _all_nodes(self) -> Iterator[api.Object]:
         for name in self._names:
             yield self.client.get("Node", name)
+
+
+def _recorded(pod: api.Object) -> bool:
+    """Whether something on it says which cards it has, or it asks for none of NVIDIA's."""
+    written = pod["metadata"].get("annotations") or {}
+    told = any(name in written for name in (GRANT, "hami.io/vgpu-devices-allocated"))
+    limits = pod["spec"]["containers"][0]["resources"].get("limits", {})
+    return told or "nvidia.com/gpu" not in limits
 
 
 def _owned(pod: api.Object, daemon_set: api.Object) -> bool:

@@ -19,7 +19,7 @@ from partage.cli.cluster import cluster_snapshot, mirror_snapshot
 from partage.cli.cluster.adoption import adoptions, performance, record, survey, systems
 from partage.cli.cluster.adoption import objects as written_objects
 from partage.cli.cluster.adoption.plans import gpushare_plan, plan, vendor_plan
-from partage.dialects import pods
+from partage.dialects import nodes, pods
 from partage.kube import api as kube
 from partage.kube.auth import credentials
 from partage.scheduler.verbs import gpushare_inspect
@@ -37,6 +37,10 @@ KINDS = (
 COUNTERS = ("deprecated.daemonset.template.generation",)
 
 
+# Of the second card of each node, by the pod that was there before: MiB.
+USED = {"gpushare": [3072, 3072], "hami": [3000, 3000], "nvidia": [16384, 16384]}
+
+
 class Killed(BaseException):
     """The program ends here, and runs nothing more."""
 
@@ -47,16 +51,21 @@ class MortalApi(kube.Api):
     left = -1
 
     async def create(self, *arguments: Any, **options: Any) -> bytes:
+        """A write."""
         return self._counted(await super().create(*arguments, **options))
 
     async def replace(self, *arguments: Any, **options: Any) -> Any:
+        """A write."""
         return self._counted(await super().replace(*arguments, **options))
 
     async def patch(self, *arguments: Any, **options: Any) -> bytes:
+        """A write."""
         return self._counted(await super().patch(*arguments, **options))
 
     async def delete(self, *arguments: Any, **options: Any) -> None:
-        self._counted(await super().delete(*arguments, **options))
+        """A write."""
+        await super().delete(*arguments, **options)
+        self._counted(None)
 
     def _counted(self, answer: T) -> T:
         self.left -= 1
@@ -102,6 +111,16 @@ class Place:
                 return False
             return True
 
+    async def used(self) -> list[int]:
+        """What the fleet counts on the second card of each node; nothing on the first."""
+        async with self._api() as client:
+            cluster = cluster_snapshot.Cluster(client, "")
+            mirror = await mirror_snapshot.read(cluster, pods.Pod)
+        states = [mirror.fleet.state(name) for name in NODES]
+        rooms = [state.rooms for state in states if state is not None]
+        assert [room[0].memory_mib - room[0].free_mib for room in rooms] == [0, 0]
+        return [room[1].memory_mib - room[1].free_mib for room in rooms]
+
     async def kept(self) -> adoptions.Adoption | None:
         """What the cluster knows of a take-over."""
         async with self._api() as client:
@@ -118,7 +137,7 @@ class Place:
                 made[f"{kind} {bare['metadata']}"] = bare
         for name in NODES:
             node = self.client.get("Node", name)
-            meta, published = node["metadata"], {played_controllers.CARDS}
+            meta, published = node["metadata"], {nodes.CARDS}
             notes = {k: v for k, v in meta.get("annotations", {}).items() if k not in published}
             amounts = node["status"]["allocatable"]
             made[name] = (meta["labels"], notes, node["spec"], amounts)
@@ -129,12 +148,15 @@ class Place:
         return MortalApi(credentials.load(str(self.plane.kubeconfig), None))
 
     def _surroundings(self) -> performance.Surroundings:
-        """A pause is when the others act."""
+        """A pause is when the others act; after ten they have nothing left to do."""
+        pauses = 0
 
         async def pause() -> None:
+            nonlocal pauses
+            pauses += 1
             await asyncio.to_thread(self.player.settle)
 
-        return performance.Surroundings(lambda: 0.0, pause, 1.0, _agreeing)
+        return performance.Surroundings(lambda: float(pauses), pause, 10.0, _agreeing)
 
 
 async def _agreeing(client: kube.Api, _deployment: str) -> bytes:
@@ -175,6 +197,22 @@ def hami(clean_cluster: ControlPlane) -> Iterator[Place]:
     yield from _with(place, [*originals.hami(), *_partage()])
 
 
+@pytest.fixture
+def nvidia(clean_cluster: ControlPlane) -> Iterator[Place]:
+    """NVIDIA's plugin on two nodes, and Partage installed beside it, on none."""
+    for name in NODES:
+        labels = {
+            "nvidia.com/gpu.count": "2",
+            "nvidia.com/gpu.memory": "16384",
+            "nvidia.com/gpu.product": "Tesla-T4",
+            "nvidia.com/gpu.present": "true",
+        }
+        resources = {"nvidia.com/gpu": 2}
+        made = objects.node(name, cards=0, resources=resources, labels=labels)
+        clean_cluster.client.create(made)
+    yield from _with(Place(clean_cluster, systems.NVIDIA), [*originals.nvidia(), *_partage()])
+
+
 def _with(place: Place, made: list[api.Object]) -> Iterator[Place]:
     """The objects as long as the test runs."""
     for one in made:
@@ -205,6 +243,8 @@ def _tenant(place: Place, node: str) -> api.Object:
             "ALIYUN_COM_GPU_MEM_ASSUME_TIME": "1579000000000000000",
         }
         asked = {"aliyun.com/gpu-mem": 3}
+    elif place.system.name == systems.NVIDIA:
+        written, asked = {}, {"nvidia.com/gpu": 1}
     else:
         uuid = place.player.uuid(node, 1)
         written = {
@@ -238,7 +278,7 @@ def _partage() -> list[api.Object]:
     return [agent, extender]
 
 
-@pytest.mark.parametrize("system", ["gpushare", "hami"])
+@pytest.mark.parametrize("system", ["gpushare", "hami", "nvidia"])
 @pytest.mark.slow  # hundreds of requests to an API server, for each write at which it is stopped
 async def test_it_is_stopped_after_each_write_and_goes_on_or_goes_back(
     system: str, request: pytest.FixtureRequest
@@ -255,6 +295,7 @@ async def test_it_is_stopped_after_each_write_and_goes_on_or_goes_back(
         if writes % 2 or finished:
             assert await place.perform(kept), writes
             _check_adopted(place, kept)
+            assert await place.used() == USED[system], writes
         # Going back is stopped as well, where the way forward was; then it goes on.
         await place.perform(kept, back=True, writes=writes)
         assert await place.perform(kept, back=True), writes
@@ -263,7 +304,7 @@ async def test_it_is_stopped_after_each_write_and_goes_on_or_goes_back(
         assert place.player.offences == [], writes
         assert await place.kept() is None
         writes += 1
-    assert writes > 15
+    assert writes > 10
 
 
 def _check_adopted(place: Place, adoption: adoptions.Adoption) -> None:
@@ -272,8 +313,8 @@ def _check_adopted(place: Place, adoption: adoptions.Adoption) -> None:
         node = place.client.get("Node", name)
         assert not node["spec"].get("unschedulable"), name
         assert adoptions.ADOPTING not in node["metadata"]["annotations"]
-        pods_there = place.player._serving(node)
-        assert [place.player._is_agent(pod) for pod in pods_there] == [True], name
+        pods_there = place.player.serving(node)
+        assert [place.player.is_agent(pod) for pod in pods_there] == [True], name
     if adoption.system == systems.GPUSHARE:
         made = place.client.get("DaemonSet", originals.PLUGIN, originals.SYSTEM)
         assert made["spec"]["updateStrategy"]["type"] == "RollingUpdate"

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Collection
 
 import msgspec
 
+from partage.agent.cluster import node_publication
 from partage.cli.cluster import cluster_snapshot, mirror_snapshot
 from partage.cli.cluster.adoption import (
     adoptions,
@@ -26,13 +27,19 @@ from partage.cli.cluster.adoption import (
 from partage.cli.cluster.adoption.plans import places
 from partage.cli.cluster.facts import forms as doctors_forms
 from partage.core import errors
-from partage.dialects import pods
+from partage.dialects import contract, nodes, pods
 from partage.kube import api as kube
 from partage.kube import errors as kube_errors
 from partage.scheduler.verbs import gpushare_inspect
 
 _Check = Callable[[], Awaitable[str]]
 
+# What an agent writes on its node, and leaves there when it is gone.
+_TOLD_LABELS = (
+    node_publication.FENCE_LABEL,
+    contract.UNIT_LABEL,
+    *(f"nvidia.com/gpu.{word}" for word in ("count", "memory", "product")),
+)
 _NODES_LEFT = "nodes are left"
 _OPEN, _CLOSED = "was-open", "was-cordoned"  # what a node is marked with while it is moved
 
@@ -201,6 +208,8 @@ class Performance:
         else:
             await self._by_pod(step.name, place, marked=False)
         await self._until(step.name, lambda: self._restored(place))
+        labels = {name: None for name in _TOLD_LABELS if name not in places.labels(place)}
+        await self._writer.patch_node(place.name, labels=labels, annotations={nodes.CARDS: None})
         await self._open(place)
 
     async def _is_finished(self, step: adoptions.NodeStep) -> bool:

@@ -22,12 +22,12 @@ class Left(msgspec.Struct, frozen=True):
     why: str
 
 
-def places(seen: situation.Situation, labels: Iterable[str] = ()) -> list[adoptions.Place]:
-    """The nodes that have the system's plugin; ``labels`` will be changed on them."""
+def places(seen: situation.Situation, changed: Iterable[str] = ()) -> list[adoptions.Place]:
+    """The nodes that have the system's plugin; ``changed`` labels will be others."""
     served = seen.plugin_nodes()
     chosen = [node for node in seen.nodes if node.metadata.name in served]
     chosen.sort(key=lambda node: node.metadata.name)
-    return [_place(node, seen, labels) for node in chosen]
+    return [_place(node, seen, changed) for node in chosen]
 
 
 def left(seen: situation.Situation, moved: Iterable[adoptions.Place]) -> list[Left]:
@@ -55,8 +55,8 @@ def unserved(seen: situation.Situation) -> list[str]:
 
 def untold(place: adoptions.Place, tenants: int) -> str:
     """Why the kubelet's record would not tell which cards NVIDIA's plugin gave away."""
-    labels = as_node(place).metadata.labels
-    shared = labels.get(_SHARING, "none") != "none" or labels.get(_REPLICAS, "1") not in ("0", "1")
+    told = labels(place)
+    shared = told.get(_SHARING, "none") != "none" or told.get(_REPLICAS, "1") not in ("0", "1")
     if not shared or not tenants:
         return ""
     return (
@@ -70,12 +70,17 @@ def as_node(place: adoptions.Place) -> nodes.Node:
     return msgspec.convert(dict(place.before), nodes.Node)
 
 
-def _place(node: forms.Node, seen: situation.Situation, labels: Iterable[str]) -> adoptions.Place:
+def labels(place: adoptions.Place) -> Mapping[str, str]:
+    """Of the labels by which nodes tell of their cards, those that it had."""
+    return as_node(place).metadata.labels
+
+
+def _place(node: forms.Node, seen: situation.Situation, changed: Iterable[str]) -> adoptions.Place:
     meta, resources = node.metadata, seen.system.resources
     tenants = seen.tenants(meta.name)
     return adoptions.Place(
         name=meta.name,
-        labels={label: meta.labels.get(label) for label in labels},
+        labels={label: meta.labels.get(label) for label in changed},
         before=_telling(node, seen.system),
         amounts={name: node.allocatable(name) for name in resources},
         pods=tuple(sorted(pod.metadata.uid for pod in tenants)),
