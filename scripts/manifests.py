@@ -4,7 +4,8 @@ The API server is told the names of all dialects' resources, in expressions, and
 told them in a list. They are made from the registry, so that a family that is added there is
 guarded, completed, judged and decided as well. And the API server is told the fields of claims and
 of what they are bound to, as the code reads them. What is shipped for the cluster's own
-kube-scheduler is what `partage scheduler-config --offline` prints.
+kube-scheduler is what `partage scheduler-config --offline` prints. And what takes gpushare's place
+is what `partage adopt` puts there.
 
 What is made are templates of the chart. What they leave open is written as words between @, which
 become actions of the template language. `make manifests` renders all of it into deploy/*.yaml.
@@ -25,6 +26,8 @@ from partage.scheduler.kube_scheduler import configuration, configuration_text, 
 
 _TEMPLATES = Path("deploy/chart/partage/templates")
 _CONFIGURATION = Path("deploy/scheduler-config.yaml")  # for a scheduler that is there
+_DROP_IN = Path("deploy/gpushare-drop-in.yaml")
+_DROP_IN_SOURCE = Path("src/partage/cli/cluster/adoption/gpushare-drop-in.yaml")
 _MADE = "{{- /* Made by scripts/manifests.py; do not edit. */ -}}\n"
 _GUARD = """\
 # The guard: what a pod must not be, so that nobody gets around a fence or forges a grant. It needs
@@ -82,6 +85,7 @@ def _files() -> Iterator[tuple[Path, str]]:
     yield _TEMPLATES / "claims" / "policy.yaml", _claims_policy()
     yield _TEMPLATES / "scheduler" / "_managed-resources.tpl", _managed_resources_template()
     yield _CONFIGURATION, _FITTING + _scheduler_config()
+    yield _DROP_IN, f"# Made from {_DROP_IN_SOURCE}; do not edit.\n{_DROP_IN_SOURCE.read_text()}"
 
 
 def _guard() -> str:

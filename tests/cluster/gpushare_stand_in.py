@@ -76,12 +76,12 @@ class Extender:
     def filter(self, arguments: Object) -> Object:
         """The nodes with a card that has enough."""
         pod, names = _field(arguments, "pod"), _field(arguments, "nodenames")
-        asked, fits, failed = _asked(pod), [], {}
+        amount, fits, failed = _asked(pod), [], {}
         for name in names:
             free = self._free(name)
             if not free:
                 failed[name] = f"The node {name} is not for GPU share, need skip"
-            elif max(free) >= asked:
+            elif max(free) >= amount:
                 fits.append(name)
             else:
                 failed[name] = "Insufficient GPU Memory in one device"
@@ -95,9 +95,9 @@ class Extender:
             pod = self._cluster.call("GET", f"/api/v1/namespaces/{space}/pods/{name}")
             if pod["metadata"]["uid"] != uid:
                 return {"Error": f"The pod {name} in ns {space}'s uid is another"}
-            asked, free = _asked(pod), self._free(node)
-            enough = [(left, i) for i, left in enumerate(free) if left >= asked]
-            if not enough or not asked:
+            amount, free = _asked(pod), self._free(node)
+            enough = [(left, i) for i, left in enumerate(free) if left >= amount]
+            if not enough or not amount:
                 return {"Error": f"The node {node} can't place the pod {name} in ns {space}"}
             total, _ = self._capacity(node)
             self._cluster.annotate(
@@ -105,7 +105,7 @@ class Extender:
                 {
                     INDEX: str(min(enough)[1]),
                     CARD: str(total // len(free)),
-                    POD: str(asked),
+                    POD: str(amount),
                     ASSIGNED: "false",
                     ASSUMED: str(time.time_ns()),
                 },
@@ -168,12 +168,12 @@ class Plugin:
 
     def allocate(self, request: Any, _context: Any) -> Any:
         """The oldest assumed pod of this size is taken for the one that starts."""
-        asked = sum(len(one.devices_ids) for one in request.container_requests)
+        amount = sum(len(one.devices_ids) for one in request.container_requests)
         with self._lock:
-            pod = self._candidate(asked)
+            pod = self._candidate(amount)
             index = int(pod["metadata"]["annotations"][INDEX]) if pod else -1
             visible = (
-                f"no-gpu-has-{asked}{self._unit}-to-run" if pod is None else self._uuids[index]
+                f"no-gpu-has-{amount}{self._unit}-to-run" if pod is None else self._uuids[index]
             )
             if pod is not None:
                 written = {ASSIGNED: "true", ASSUMED: str(time.time_ns())}
@@ -183,7 +183,7 @@ class Plugin:
                 envs={
                     "NVIDIA_VISIBLE_DEVICES": visible,
                     INDEX: str(index),
-                    POD: str(asked),
+                    POD: str(amount),
                     f"{PREFIX}CONTAINER": str(len(one.devices_ids)),
                     CARD: str(self._card),
                 }
@@ -192,7 +192,7 @@ class Plugin:
         ]
         return messages.AllocateResponse(container_responses=responses)
 
-    def _candidate(self, asked: int) -> Object | None:
+    def _candidate(self, amount: int) -> Object | None:
         selector = f"spec.nodeName%3D{self._node}%2Cstatus.phase%3DPending"
         pods = self._cluster.call("GET", f"/api/v1/pods?fieldSelector={selector}")["items"]
 
@@ -204,7 +204,7 @@ class Plugin:
             for pod in pods
             if (pod["metadata"].get("annotations") or {}).get(ASSIGNED) == "false"
         ]
-        return next((p for p in sorted(waiting, key=assumed) if _asked(p) == asked), None)
+        return next((p for p in sorted(waiting, key=assumed) if _asked(p) == amount), None)
 
     def _list_and_watch(self, _request: Any, context: Any) -> Any:
         devices = [

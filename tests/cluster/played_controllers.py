@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
+
 from cluster import api
 from partage.core import cards, grants
-from partage.dialects import grant_record, nodes
+from partage.dialects import bound_pods, contract, grant_record, nodes, pods
 from partage.dialects.nodes import CARDS
 
 MARK, GRANT = "partage.dev/adopted", "partage.dev/grant"
@@ -64,15 +66,15 @@ class Player:
         return True
 
     def _daemon_sets(self) -> bool:
-        pods, there = self.client.list_all("Pod", "kube-system"), list(self._all_nodes())
+        running, of_cluster = self.client.list_all("Pod", "kube-system"), list(self._all_nodes())
         made = self.client.list_all("DaemonSet")
-        acted = [self._on_node(one, node, pods) for one in made for node in there]
+        acted = [self._on_node(one, node, running) for one in made for node in of_cluster]
         return any(acted)
 
-    def _on_node(self, daemon_set: api.Object, node: api.Object, pods: list[api.Object]) -> bool:
+    def _on_node(self, daemon_set: api.Object, node: api.Object, running: list[api.Object]) -> bool:
         """What its controller and the kubelet would do about one node."""
         name = node["metadata"]["name"]
-        present = [p for p in pods if _owned(p, daemon_set) and p["spec"]["nodeName"] == name]
+        present = [p for p in running if _owned(p, daemon_set) and p["spec"]["nodeName"] == name]
         for pod in present:
             meta = pod["metadata"]
             going = "deletionTimestamp" in meta
@@ -122,13 +124,11 @@ class Player:
             if _recorded(pod) or not any(map(self.is_agent, self.serving(node))):
                 continue
             name = node["metadata"]["name"]
-            share = grants.Share(uuid=self.uuid(name, 1), index=1, memory_mib=16384, exclusive=True)
-            grant = grants.Grant(
-                pod=grants.Pod(meta["uid"], meta["namespace"], meta["name"]),
-                node=name,
-                dialect="nvidia",
-                containers=(grants.ContainerGrant(name="main", shares=(share,)),),
-            )
+            read = msgspec.convert(pod, pods.Pod)
+            chosen = {"main": (self._cards(name)[1],)}
+            cards_node = cards.Node(name=name, cards=self._cards(name))
+            grant = bound_pods.on_cards(read, cards_node, contract.Settings(), chosen)
+            assert isinstance(grant, grants.Grant), grant
             text = grant_record.encode(grant)
             change = {"metadata": {"annotations": {GRANT: text}}}
             self.client.patch("Pod", meta["name"], change)
@@ -140,15 +140,17 @@ class Player:
 
     def _offer(self, node: api.Object) -> bool:
         """The amounts that the kubelet tells, and the cards that an agent publishes."""
-        pods = self.serving(node)
+        serving = self.serving(node)
         meta, allocatable = node["metadata"], node["status"]["allocatable"]
-        resource, amount = self._resource(node, [pod["metadata"]["name"] for pod in pods])
+        resource, amount = self._resource(node, [pod["metadata"]["name"] for pod in serving])
         if allocatable.get(resource, "0") != amount:
             change = {"status": {"allocatable": {resource: amount}}}
             self.client.patch("Node", meta["name"], change, subresource="status")
             return True
-        if any(map(self.is_agent, pods)) and CARDS not in meta.get("annotations", {}):
-            written = {"metadata": {"annotations": {CARDS: self._published(meta["name"])}}}
+        if any(map(self.is_agent, serving)) and CARDS not in meta.get("annotations", {}):
+            written = {
+                "metadata": {"annotations": {CARDS: nodes.encode(self._cards(meta["name"]))}}
+            }
             self.client.patch("Node", meta["name"], written)
             return True
         return False
@@ -160,12 +162,11 @@ class Player:
             return "nvidia.com/gpu", count if theirs else "0"
         return "aliyun.com/gpu-mem", "32" if serving else "0"
 
-    def _published(self, node: str) -> str:
-        made = [
+    def _cards(self, node: str) -> tuple[cards.Card, ...]:
+        return tuple(
             cards.Card(uuid=self.uuid(node, i), index=i, memory_mib=16384, model="Tesla T4")
             for i in range(2)
-        ]
-        return nodes.encode(made, "535.0", "0.1.0")
+        )
 
     def _look(self) -> None:
         """What must never be."""
@@ -179,11 +180,11 @@ class Player:
 
     def serving(self, node: api.Object) -> list[api.Object]:
         """The pods of DaemonSets on a node."""
-        pods = self.client.list_all("Pod", "kube-system")
+        running = self.client.list_all("Pod", "kube-system")
         name = node["metadata"]["name"]
         return [
             pod
-            for pod in pods
+            for pod in running
             if pod["spec"].get("nodeName") == name
             and pod["metadata"].get("ownerReferences", [{}])[0].get("kind") == "DaemonSet"
         ]
@@ -201,9 +202,9 @@ class Player:
 def _recorded(pod: api.Object) -> bool:
     """Whether something on it says which cards it has, or it asks for none of NVIDIA's."""
     written = pod["metadata"].get("annotations") or {}
-    told = any(name in written for name in (GRANT, "hami.io/vgpu-devices-allocated"))
+    is_known = any(name in written for name in (GRANT, "hami.io/vgpu-devices-allocated"))
     limits = pod["spec"]["containers"][0]["resources"].get("limits", {})
-    return told or "nvidia.com/gpu" not in limits
+    return is_known or "nvidia.com/gpu" not in limits
 
 
 def _owned(pod: api.Object, daemon_set: api.Object) -> bool:

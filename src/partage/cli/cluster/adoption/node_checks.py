@@ -55,10 +55,10 @@ def read_back(
     settings = contract.Settings(memory_unit_mib=adoption.unit_mib)
     before = node_readings.read(places.as_node(place)).node
     present = node_readings.read(now).node
-    told = systems.SYSTEMS[adoption.system].remembers
+    remembers = systems.SYSTEMS[adoption.system].remembers
     wrong = []
     for pod in tenants:
-        had = _granted(pod, before, settings) if told else None
+        had = _granted(pod, before, settings) if remembers else None
         has = _granted(pod, present, settings)
         if has is None:
             wrong.append(f"{pod.label}: nothing tells which cards it has; it counts on all of them")

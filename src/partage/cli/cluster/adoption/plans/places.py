@@ -55,8 +55,11 @@ def unserved(seen: situation.Situation) -> list[str]:
 
 def untold(place: adoptions.Place, tenants: int) -> str:
     """Why the kubelet's record would not tell which cards NVIDIA's plugin gave away."""
-    told = labels(place)
-    shared = told.get(_SHARING, "none") != "none" or told.get(_REPLICAS, "1") not in ("0", "1")
+    present = labels(place)
+    shared = present.get(_SHARING, "none") != "none" or present.get(_REPLICAS, "1") not in (
+        "0",
+        "1",
+    )
     if not shared or not tenants:
         return ""
     return (
