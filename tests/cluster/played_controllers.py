@@ -7,8 +7,6 @@ one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import msgspec
 
 from cluster import api
@@ -29,13 +27,17 @@ class Player:
         self.offences: list[str] = []
         self._names = names
         self._made = 0
+        self._cluster = _Cluster(client, [])
 
     def settle(self) -> None:
         """All of them act until there is nothing to do."""
         acts = (self._deployments, self._daemon_sets, self._records, self._nodes)
-        while sum(act() for act in acts):
+        busy = True
+        while busy:
+            self._cluster = _Cluster(self.client, self._names)
             self._look()
-        self._look()
+            acted = [act() for act in acts]
+            busy = any(acted)
 
     def uuid(self, node: str, index: int) -> str:
         """Of a card."""
@@ -43,7 +45,7 @@ class Player:
 
     def _deployments(self) -> bool:
         changed = False
-        for made in self.client.list_all("Deployment"):
+        for made in self._cluster.deployments:
             count, generation = made["spec"]["replicas"], made["metadata"]["generation"]
             status = {
                 "observedGeneration": generation,
@@ -66,15 +68,14 @@ class Player:
         return True
 
     def _daemon_sets(self) -> bool:
-        running, of_cluster = self.client.list_all("Pod", "kube-system"), list(self._all_nodes())
-        made = self.client.list_all("DaemonSet")
-        acted = [self._on_node(one, node, running) for one in made for node in of_cluster]
+        made, of_cluster = self._cluster.daemon_sets, self._cluster.nodes
+        acted = [self._on_node(one, node) for one in made for node in of_cluster]
         return any(acted)
 
-    def _on_node(self, daemon_set: api.Object, node: api.Object, running: list[api.Object]) -> bool:
+    def _on_node(self, daemon_set: api.Object, node: api.Object) -> bool:
         """What its controller and the kubelet would do about one node."""
         name = node["metadata"]["name"]
-        present = [p for p in running if _owned(p, daemon_set) and p["spec"]["nodeName"] == name]
+        present = [pod for pod in self._cluster.serving(node) if _owned(pod, daemon_set)]
         for pod in present:
             meta = pod["metadata"]
             going = "deletionTimestamp" in meta
@@ -117,11 +118,11 @@ class Player:
 
     def _records(self) -> bool:
         """What an agent writes on pods of a plugin that writes nothing, by the kubelet's record."""
-        by_name = {node["metadata"]["name"]: node for node in self._all_nodes()}
+        by_name = {node["metadata"]["name"]: node for node in self._cluster.nodes}
         written = False
-        for pod in self.client.list_all("Pod", "default"):
+        for pod in self._cluster.tenants:
             meta, node = pod["metadata"], by_name[pod["spec"]["nodeName"]]
-            if _recorded(pod) or not any(map(self.is_agent, self.serving(node))):
+            if _recorded(pod) or not any(map(self.is_agent, self._cluster.serving(node))):
                 continue
             name = node["metadata"]["name"]
             read = msgspec.convert(pod, pods.Pod)
@@ -136,11 +137,12 @@ class Player:
         return written
 
     def _nodes(self) -> bool:
-        return any([self._offer(node) for node in self._all_nodes()])  # noqa: C419 (each acts)
+        acted = [self._offer(node) for node in self._cluster.nodes]
+        return any(acted)
 
     def _offer(self, node: api.Object) -> bool:
         """The amounts that the kubelet tells, and the cards that an agent publishes."""
-        serving = self.serving(node)
+        serving = self._cluster.serving(node)
         meta, allocatable = node["metadata"], node["status"]["allocatable"]
         resource, amount = self._resource(node, [pod["metadata"]["name"] for pod in serving])
         if allocatable.get(resource, "0") != amount:
@@ -170,8 +172,8 @@ class Player:
 
     def _look(self) -> None:
         """What must never be."""
-        for node in self._all_nodes():
-            serving = self.serving(node)
+        for node in self._cluster.nodes:
+            serving = self._cluster.serving(node)
             name = node["metadata"]["name"]
             if len(serving) > 1:
                 self.offences.append(f"{name}: {[p['metadata']['name'] for p in serving]}")
@@ -179,24 +181,32 @@ class Player:
                 self.offences.append(f"{name}: open, and nothing serves it")
 
     def serving(self, node: api.Object) -> list[api.Object]:
-        """The pods of DaemonSets on a node."""
-        running = self.client.list_all("Pod", "kube-system")
-        name = node["metadata"]["name"]
-        return [
-            pod
-            for pod in running
-            if pod["spec"].get("nodeName") == name
-            and pod["metadata"].get("ownerReferences", [{}])[0].get("kind") == "DaemonSet"
-        ]
+        """The pods of DaemonSets on a node now."""
+        return _Cluster(self.client, []).serving(node)
 
     def is_agent(self, pod: api.Object) -> bool:
         """Whether it is Partage's."""
         meta = pod["metadata"]
         return MARK in meta.get("annotations", {}) or meta["name"].startswith(_AGENT)
 
-    def _all_nodes(self) -> Iterator[api.Object]:
-        for name in self._names:
-            yield self.client.get("Node", name)
+
+class _Cluster:
+    """All that is there at one moment."""
+
+    def __init__(self, client: api.Api, names: list[str]) -> None:
+        pods_of_all = client.list_all("Pod")
+        self.deployments = client.list_all("Deployment")
+        self.daemon_sets = client.list_all("DaemonSet")
+        self.nodes = [client.get("Node", name) for name in names]
+        self.tenants = [p for p in pods_of_all if p["metadata"]["namespace"] == "default"]
+        self._pods = pods_of_all
+
+    def serving(self, node: api.Object) -> list[api.Object]:
+        """The pods of DaemonSets on a node."""
+        name = node["metadata"]["name"]
+        owners = ((pod, pod["metadata"].get("ownerReferences", [{}])[0]) for pod in self._pods)
+        made = (pod for pod, owner in owners if owner.get("kind") == "DaemonSet")
+        return [pod for pod in made if pod["spec"].get("nodeName") == name]
 
 
 def _recorded(pod: api.Object) -> bool:
