@@ -41,6 +41,10 @@ COUNTERS = ("deprecated.daemonset.template.generation",)
 USED = {"gpushare": [3072, 3072], "hami": [3000, 3000], "nvidia": [16384, 16384]}
 
 
+# gpushare has accounts and roles besides, of which one is like the other.
+STRIDES = {"gpushare": 3, "hami": 1, "nvidia": 1}
+
+
 class Killed(BaseException):
     """The program ends here, and runs nothing more."""
 
@@ -287,12 +291,13 @@ async def test_it_is_stopped_after_each_write_and_goes_on_or_goes_back(
     place: Place = request.getfixturevalue(system)
     before = place.inventory()
     adoption = (await place.plan()).adoption
-    writes, finished = 1, False
+    writes, finished, tries = 1, False, 0
     while not finished:
+        tries += 1
         finished = await place.perform(adoption, writes=writes)
         kept = await place.kept()
         assert kept == adoption, writes
-        if writes % 2 or finished:
+        if tries % 2 or finished:
             assert await place.perform(kept), writes
             _check_adopted(place, kept)
             assert await place.used() == USED[system], writes
@@ -303,8 +308,8 @@ async def test_it_is_stopped_after_each_write_and_goes_on_or_goes_back(
         assert place.inventory() == before, writes
         assert place.player.offences == [], writes
         assert await place.kept() is None
-        writes += 1
-    assert writes > 10
+        writes += STRIDES[system]
+    assert tries > 10
 
 
 def _check_adopted(place: Place, adoption: adoptions.Adoption) -> None:

@@ -105,7 +105,7 @@ class Performance:
             elif self._has_left and step.last:
                 self._leave(step.name, _NODES_LEFT, name)
             else:
-                await self._objects(step, step.forward, name, step.does)
+                await self._telling(step, self._objects(step, step.forward, name, step.does))
                 await self._agreed(step)
                 self._finish(step.name)
 
@@ -119,7 +119,7 @@ class Performance:
             elif self._has_left and not step.last:
                 self._leave(step.name, _NODES_LEFT, name)
             else:
-                await self._objects(step, step.backward, name, step.undone)
+                await self._telling(step, self._objects(step, step.backward, name, step.undone))
                 self._finish(step.name)
         if not self._has_left:
             await record.forget(self._api, self._adoption)
@@ -131,10 +131,7 @@ class Performance:
     ) -> None:
         self._tell(f"{name}: {does}")
         for change in changes:
-            try:
-                await self._writer.change(change)
-            except kube_errors.ApiError as error:
-                raise self._stopped(step.name, str(error)) from error
+            await self._writer.change(change)
         for path in step.rollouts:
             await self._until(step.name, lambda path=path: self._rolled_out(path))  # type: ignore[misc]
 
@@ -176,7 +173,7 @@ class Performance:
         elif untold and not await self._ready(step.place, self._adoption.agent):
             self._leave(step.name, untold, name)
         else:
-            await work(step, name)
+            await self._telling(step, work(step, name))
             self._finish(step.name)
 
     async def _node_forward(self, step: adoptions.NodeStep, name: str) -> None:
@@ -330,6 +327,15 @@ class Performance:
             if self._around.now_s() > deadline_s:
                 raise self._stopped(step, waiting)
             await self._around.pause()
+
+    async def _telling(
+        self, step: adoptions.Step | adoptions.NodeStep, work: Awaitable[None]
+    ) -> None:
+        """Do it; what the API server refuses, or does not answer for long, stops it, too."""
+        try:
+            await work
+        except kube_errors.KubeError as error:
+            raise self._stopped(step.name, str(error)) from error
 
     def _require(self, step: str, problem: str) -> None:
         if problem:

@@ -127,7 +127,13 @@ def adopt(
         time.monotonic, lambda: asyncio.sleep(_PAUSE_S), timeout, extender_answers.asked
     )
     tell = notices.show if as_json else click.echo
-    result = read(lambda cluster: _performed(cluster, adoption, around, tell, nodes, undo=undo))
+    try:
+        result = read(lambda cluster: _performed(cluster, adoption, around, tell, nodes, undo=undo))
+    except KeyboardInterrupt:
+        notices.note(
+            f"interrupted; the same command goes on here, 'partage adopt {system} --undo' back"
+        )
+        raise
     return _told(result, as_json=as_json)
 
 
