@@ -19,7 +19,7 @@ HELD_JOBS := $(patsubst %,tests/slurm/test_%.py,a_card_that_is_lost jobs_are_hel
 .PHONY: help setup native demo test test-cluster lint bench wheels lock clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-13s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-19s %s\n", $$1, $$2}' Makefile
 
 setup: $(READY) ## Make .venv with the pinned requirements (PYTHON=... chooses the interpreter)
 
@@ -47,6 +47,10 @@ test: test-parts ## Run all tests that need no build of Kubernetes, on all cores
 
 test-cluster: test-parts programs $(READY_FOR_RELEASE) ## Build Kubernetes once, and run the tests on it (ARGS=... goes to pytest)
 	@$(BIN)/python -m pytest -o testpaths=tests/cluster -o cache_dir=.pytest_cache/cluster --durations=10 $(ARGS)
+
+.PHONY: test-cluster-oldest
+test-cluster-oldest: test-parts programs $(READY_FOR_RELEASE) ## Build the oldest Kubernetes once, and run the tests on it (ARGS=... goes to pytest)
+	@PARTAGE_KUBERNETES=oldest $(BIN)/python -m pytest -o testpaths=tests/cluster -o cache_dir=.pytest_cache/cluster-oldest --durations=10 $(ARGS)
 
 .PHONY: newer-slurm
 newer-slurm: test-parts ## Fetch a newer Slurm (24.11) once, and run the tests of held jobs on it (ARGS=... goes to pytest)
@@ -76,6 +80,7 @@ cluster-down: setup ## Take it down and remove its state
 
 .PHONY: manifests
 manifests: setup ## Write what follows from the code into the chart, and render deploy/*.yaml from it
+	@$(BIN)/python scripts/versions.py
 	@$(BIN)/python scripts/manifests.py
 	@$(BIN)/python scripts/chart_values.py
 	@$(BIN)/python -m cluster manifests
@@ -85,6 +90,10 @@ programs: setup ## Build the programs that `make cluster` and the tests run, onc
 
 wheels: $(READY_FOR_RELEASE) ## Make the wheels of a release in dist, and check what they need
 	@scripts/wheels $(ARGS)
+
+.PHONY: release
+release: setup $(READY_FOR_RELEASE) ## Make all that is published of a version in dist, and check it (ARGS=--help)
+	@$(BIN)/python -m release $(ARGS)
 
 .PHONY: image
 image: setup $(READY_FOR_RELEASE) ## Make the container image in dist, for amd64 and arm64 (ARGS=--help)

@@ -51,12 +51,19 @@ def fetch(chosen: Iterable[Pin], machine: settings.Machine, folder: Path) -> Non
     with tempfile.TemporaryDirectory() as scratch:
         requirements = Path(scratch) / "requirements.txt"
         requirements.write_text("\n".join(map(str, chosen)))
-        command = [*_pip(), "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
+        command = [*pip(), "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
         command += ["--require-hashes", "--only-binary=:all:", *_tags(machine)]
         command += ["--dest", str(folder), "--requirement", str(requirements)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise errors.CannotMake(_FAILED.format(machine.name, done.stderr.strip()))
+
+
+def pip() -> list[str]:
+    """pip of this environment, or of the Python below it, whose pip scripts/setup may have lent."""
+    if importlib.util.find_spec("pip"):
+        return [sys.executable, "-m", "pip"]
+    return [str(Path(sys.base_prefix) / "bin" / "python3"), "-m", "pip"]
 
 
 def _lines(text: str) -> Iterable[str]:
@@ -101,10 +108,3 @@ def _tags(machine: settings.Machine) -> list[str]:
         f"--python-version={settings.PYTHON}",
         "--implementation=cp",
     ]
-
-
-def _pip() -> list[str]:
-    """pip of this environment, or of the Python below it, whose pip scripts/setup may have lent."""
-    if importlib.util.find_spec("pip"):
-        return [sys.executable, "-m", "pip"]
-    return [str(Path(sys.base_prefix) / "bin" / "python3"), "-m", "pip"]

@@ -2,7 +2,7 @@
 
 A value stands in two files: values.yaml has its default, and values.schema.json says what it is and
 what it may be. The table of the chart's README.md is made of both. What the schema lists is also
-held against the code, so that a dialect that is added can be chosen, and against the version.
+held against the code, so that a dialect that is added can be chosen.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from typing import Any
 
 import yaml
 
-import partage
 from partage.agent.metrics import old_names
 from partage.dialects import registry
 
@@ -30,7 +29,7 @@ def main() -> None:
     schema = json.loads((_CHART / "values.schema.json").read_text())
     described = dict(_described(schema["properties"], ""))
     defaults = dict(_defaults(yaml.safe_load((_CHART / "values.yaml").read_text()), "", described))
-    problems = [*_differences(described, defaults), *_outdated(described), *_other_versions()]
+    problems = [*_differences(described, defaults), *_outdated(described)]
     if problems:
         sys.exit("\n".join(problems))
     written = _PAGE.read_text()
@@ -78,13 +77,6 @@ def _outdated(described: dict[str, Any]) -> Iterator[str]:
     for name, words in lists.items():
         if set(described[name]["items"]["enum"]) != set(words):
             yield f"{name} in {_CHART / 'values.schema.json'} has to list {', '.join(words)}"
-
-
-def _other_versions() -> Iterator[str]:
-    chart = yaml.safe_load((_CHART / "Chart.yaml").read_text())
-    for name in ("version", "appVersion"):
-        if chart[name] != partage.__version__:
-            yield f"{name} in {_CHART / 'Chart.yaml'} has to be {partage.__version__}"
 
 
 def _with_table(page: str, described: dict[str, Any], defaults: dict[str, Any]) -> str:

@@ -19,7 +19,9 @@ PROSE = (
     "bench/**/*.py",
     "cluster/**/*.py",
     "native/**/*.py",
+    "release/*.py",
     "docs/*.md",
+    "docs/clusters/*.md",
     "README.md",
     "deploy/*.yaml",
     "deploy/chart/partage/**/*.*",
@@ -30,6 +32,7 @@ CODE = (
     "bench/**/*.py",
     "cluster/**/*.py",
     "native/**/*.py",
+    "release/*.py",
     "scripts/*.py",
 )
 _ROW = re.compile(r"^\| \*\*[^|]+\|[^|]+\|(?P<never>[^|]*)\|$", re.MULTILINE)

@@ -11,10 +11,14 @@ runc, which only real nodes need, has a module and a folder of its own: a part o
 needs a C compiler, and it takes seconds instead of minutes. So have kube-proxy and CoreDNS, which
 only a network of pods needs: most of what they are made of is compiled by then. And so has helm,
 which renders the chart: it is made from other versions of Kubernetes' libraries.
+
+An older Kubernetes (:mod:`cluster.programs.kubernetes_versions`) is built from a module of its own.
+Its folder has etcd and containerd of the newest beside it, as links to the same files.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import platform
@@ -25,7 +29,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from cluster import locks, progress
-from cluster.programs import go_command
+from cluster.programs import go_command, kubernetes_versions
 from cluster.programs.go_command import CannotBuild
 from image import cache
 
@@ -42,24 +46,24 @@ __all__ = [
     "version",
 ]
 
-MODULE = Path(__file__).parent
+MODULE = kubernetes_versions.NEWEST
 RUNC = MODULE / "runc"
 HELM = MODULE / "helm"
 KUBE_PROXY = MODULE / "kube-proxy"
 COREDNS = MODULE / "coredns"
-PROGRAMS = (
-    "containerd",
-    "containerd-shim-runc-v2",
-    "ctr",
-    "etcd",
+_KUBE_PROXY = "kube-proxy"  # of an older Kubernetes it is built with the others
+_OF_KUBERNETES = (
     "kube-apiserver",
     "kube-controller-manager",
     "kube-scheduler",
     "kubectl",
     "kubelet",
 )
+_OF_OTHERS = ("containerd", "containerd-shim-runc-v2", "ctr", "etcd")
+PROGRAMS = (*_OF_OTHERS, *_OF_KUBERNETES)
 
 _TAGS = "grpcnotrace no_btrfs no_zfs no_devmapper no_tracing"
+_KUBERNETES = "k8s.io/kubernetes"
 _CONTAINERD = "github.com/containerd/containerd/v2"
 _RUNC = "github.com/opencontainers/runc"
 _HELM = "helm.sh/helm/v4"
@@ -79,22 +83,18 @@ def cache_folder() -> Path:
 
 
 def programs_folder() -> Path:
-    """Where the programs of the present pins are, or will be."""
-    return cache_folder() / "programs" / _key(MODULE, [" ".join(_flags())])
+    """Where the programs of the chosen Kubernetes are, or will be."""
+    return _folder(kubernetes_versions.chosen())
 
 
 def ensure() -> Path:
     """The folder with the programs, built if need be; says on stderr how far it is."""
-    folder = programs_folder()
-    if not folder.exists():
-        note = "this takes 8 to 15 minutes on two cores, and 5 GB of disk for Go's caches"
-        _build(folder, MODULE, f"Kubernetes {version()}", note, _compile)
-    return folder
+    return _ensure(kubernetes_versions.chosen())
 
 
 def version() -> str:
     """The version of Kubernetes, as ``v1.36.3``."""
-    return _version("k8s.io/kubernetes")
+    return _version(kubernetes_versions.chosen(), _KUBERNETES)
 
 
 def ensure_runc() -> Path:
@@ -118,7 +118,9 @@ def ensure_helm() -> Path:
 
 def ensure_kube_proxy() -> Path:
     """The program kube-proxy, built if need be."""
-    return _ensure_tool(KUBE_PROXY, f"kube-proxy {version()}", _flags())
+    if kubernetes_versions.chosen() != MODULE:
+        return ensure() / _KUBE_PROXY
+    return _ensure_tool(KUBE_PROXY, f"kube-proxy {version()}", _flags(MODULE))
 
 
 def ensure_coredns() -> Path:
@@ -129,6 +131,24 @@ def ensure_coredns() -> Path:
 
 
 _Compile = Callable[[Path, progress.Progress], None]
+
+
+def _folder(module: Path) -> Path:
+    facts: list[object] = [" ".join(_flags(module))]
+    if module != MODULE:
+        facts.append(_folder(MODULE).name)  # what it has of others' programs
+    return cache_folder() / "programs" / _key(module, facts)
+
+
+def _ensure(module: Path) -> Path:
+    folder = _folder(module)
+    if not folder.exists():
+        if module != MODULE:
+            _ensure(MODULE)
+        note = "this takes 8 to 15 minutes on two cores, and 5 GB of disk for Go's caches"
+        what = f"Kubernetes {_version(module, _KUBERNETES)}"
+        _build(folder, module, what, note, functools.partial(_compile, module))
+    return folder
 
 
 def _ensure_tool(module: Path, what: str, flags: list[str]) -> Path:
@@ -171,13 +191,17 @@ def _build_alone(folder: Path, shown: progress.Progress, compile_into: _Compile)
         shutil.rmtree(unfinished, ignore_errors=True)
 
 
-def _compile(unfinished: Path, shown: progress.Progress) -> None:
+def _compile(module: Path, unfinished: Path, shown: progress.Progress) -> None:
     scratch = unfinished / "go-tmp"
     listing = ["list", "-deps", "-tags", _TAGS, "tool"]
-    packages = go_command.Go(listing, MODULE, scratch).run(shown, set())
-    build = ["build", "-v", *_flags(), "-o", f"{unfinished}/", "tool"]
-    go_command.Go(build, MODULE, scratch).run(shown, set(packages))
-    (unfinished / "server").rename(unfinished / "etcd")  # Go names it after its folder
+    packages = go_command.Go(listing, module, scratch).run(shown, set())
+    build = ["build", "-v", *_flags(module), "-o", f"{unfinished}/", "tool"]
+    go_command.Go(build, module, scratch).run(shown, set(packages))
+    if module == MODULE:
+        (unfinished / "server").rename(unfinished / "etcd")  # Go names it after its folder
+    else:
+        for name in _OF_OTHERS:
+            (unfinished / name).hardlink_to(_folder(MODULE) / name)
     missing = [name for name in PROGRAMS if not (unfinished / name).exists()]
     if missing:
         raise CannotBuild(f"the build did not make {', '.join(missing)}")
@@ -219,8 +243,8 @@ def _patch(source: Path) -> None:
     (source / name).write_text(text.replace(before, after))
 
 
-def _flags() -> list[str]:
-    return ["-trimpath", "-tags", _TAGS, "-ldflags", _link_flags()]
+def _flags(module: Path) -> list[str]:
+    return ["-trimpath", "-tags", _TAGS, "-ldflags", _link_flags(module)]
 
 
 def _helm_flags() -> list[str]:
@@ -229,9 +253,9 @@ def _helm_flags() -> list[str]:
     return ["-trimpath", "-ldflags", f"-s -w -X {_HELM}/internal/version.version={version}"]
 
 
-def _link_flags() -> str:
+def _link_flags(module: Path) -> str:
     """Versions: feature gates depend on them, so a program has to know its own."""
-    kubernetes, containerd = version(), _version(_CONTAINERD)
+    kubernetes = _version(module, _KUBERNETES)
     major, minor, _ = kubernetes.removeprefix("v").split(".")
     facts = {
         "gitVersion": kubernetes,
@@ -245,8 +269,9 @@ def _link_flags() -> str:
     settings = [
         f"{package}.{name}={value}" for package in packages for name, value in facts.items()
     ]
-    settings += [f"{_CONTAINERD}/version.Version={containerd}"]
-    settings += [f"{_CONTAINERD}/version.Package={_CONTAINERD}"]
+    if module == MODULE:
+        settings += [f"{_CONTAINERD}/version.Version={_version(MODULE, _CONTAINERD)}"]
+        settings += [f"{_CONTAINERD}/version.Package={_CONTAINERD}"]
     return " ".join(["-s -w", *(f"-X {setting}" for setting in settings)])
 
 
@@ -256,8 +281,8 @@ def _key(module: Path, facts: list[object]) -> str:
     return hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
 
 
-def _version(module: str) -> str:
-    return go_command.pinned(MODULE, _pin(module))
+def _version(module: Path, required: str) -> str:
+    return go_command.pinned(module, _pin(required))
 
 
 def _pin(module: str) -> str:

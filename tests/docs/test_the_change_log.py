@@ -8,7 +8,6 @@ from pathlib import Path
 
 from tests.docs import blocks
 
-SCRIPT = blocks.ROOT / "scripts" / "changelog.py"
 LOG = "# Changelog\n\nWords.\n\n## [Unreleased]\n"
 
 
@@ -29,8 +28,8 @@ def _fragment(folder: Path, name: str, text: str) -> None:
 
 
 def _run(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(SCRIPT), "--folder", str(folder), *options]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "release.change_log", "--folder", str(folder), *options]
+    return subprocess.run(command, cwd=blocks.ROOT, capture_output=True, text=True, check=False)
 
 
 def test_a_release_moves_the_fragments_under_its_heading(tmp_path: Path) -> None:

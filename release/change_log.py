@@ -1,4 +1,4 @@
-"""The change log of a release, from the fragments: `python scripts/changelog.py [--release DATE]`.
+"""The change log of a release, from fragments: `python -m release.change_log [--release DATE]`.
 
 Without options it prints what the next version will say. With `--release 2026-12-01` it writes that
 into CHANGELOG.md, under the version of `src/partage/__init__.py`, and deletes the fragments.
@@ -12,6 +12,8 @@ import re
 import sys
 from pathlib import Path
 
+LOG = "CHANGELOG.md"
+FRAGMENTS = "changelog.d"
 KINDS = ("added", "changed", "fixed", "removed")
 _UNRELEASED = "## [Unreleased]\n"
 _NAME = re.compile(rf"[a-z0-9-]+\.({'|'.join(KINDS)})\.md")
@@ -24,12 +26,12 @@ class Problem(Exception):
 def main() -> None:
     options = _options()
     try:
-        texts = fragments(options.folder / "changelog.d")
+        texts = fragments(options.folder / FRAGMENTS)
         version = version_of((options.folder / "src/partage/__init__.py").read_text())
         if options.release is None:
             sys.stdout.write(section(version, "not released", texts))
             return
-        log = options.folder / "CHANGELOG.md"
+        log = options.folder / LOG
         date = options.release.isoformat()
         log.write_text(with_section(log.read_text(), version, section(version, date, texts)))
     except Problem as problem:
@@ -72,11 +74,18 @@ def section(version: str, date: str, texts: dict[Path, str]) -> str:
 def with_section(log: str, version: str, added: str) -> str:
     """The log with a new version on top, below what is not released."""
     if f"## [{version}]" in log:
-        raise Problem(f"CHANGELOG.md has {version} already: change __version__ first")
+        raise Problem(f"{LOG} has {version} already: change __version__ first")
     before, heading, after = log.partition(_UNRELEASED)
     if not heading:
-        raise Problem("CHANGELOG.md has no heading '## [Unreleased]'")
+        raise Problem(f"{LOG} has no heading '## [Unreleased]'")
     return f"{before}{heading}\n{added}{after.lstrip()}"
+
+
+def of_version(log: str, version: str) -> str:
+    """What the log says of a version that was released; empty if it says nothing."""
+    heading = rf"^## \[{re.escape(version)}\] - \d{{4}}-\d\d-\d\d\n"
+    match = re.search(rf"{heading}(.*?)(?=^## \[|\Z)", log, re.MULTILINE | re.DOTALL)
+    return match[0] if match else ""
 
 
 def _options() -> argparse.Namespace:
