@@ -37,7 +37,7 @@ assert cuda.cuMemGetInfo_v2(ctypes.byref(free), ctypes.byref(total)) == 0
 print(total.value >> 20, cuda.cuMemAlloc_v2(ctypes.byref(memory), ctypes.c_size_t(6 << 30)))
 """
 _SHARE = "4096 2"  # MiB, and CUDA's code for out of memory
-_IN_THE_IMAGE = """
+IN_THE_IMAGE = """
 import ctypes
 import partage.admission.service, partage.agent.service, partage.scheduler.service
 from partage.fence.library import libpartage
@@ -99,8 +99,20 @@ def sources(root: Path, contents: Contents) -> str:
         for machine, released in contents.wheels.items():
             folder = Path(scratch) / machine
             folder.mkdir()
-            _same_wheel(makers.wheel_of(root, unpacked, machine, folder), released)
+            same_wheel(makers.wheel_of(root, unpacked, machine, folder), released)
     return "gives the same wheels"
+
+
+def same_wheel(made: Path, released: Path) -> None:
+    """Raise an error that names what differs."""
+    if made.read_bytes() == released.read_bytes():
+        return
+    with zipfile.ZipFile(made) as one, zipfile.ZipFile(released) as other:
+        differ = {i.filename for i in one.infolist()} ^ {i.filename for i in other.infolist()}
+        both = {i.filename: i.CRC for i in one.infolist()}
+        differ |= {i.filename for i in other.infolist() if both.get(i.filename, i.CRC) != i.CRC}
+    names = ", ".join(sorted(differ)) or "how they are packed"
+    raise Wrong(f"the wheel that {released.name} gives from the source archive differs in {names}")
 
 
 def image(contents: Contents, machine: settings.Machine) -> str:
@@ -114,7 +126,7 @@ def image(contents: Contents, machine: settings.Machine) -> str:
         python = f"/usr/bin/python{settings.PYTHON}"
         said = unpacked.run(python, "/usr/local/bin/partage", "--version")
         _same("partage --version in the image", said.strip(), f"partage {contents.version}")
-        _same("its services", unpacked.run(python, "-c", _IN_THE_IMAGE).strip(), "complete")
+        _same("its services", unpacked.run(python, "-c", IN_THE_IMAGE).strip(), "complete")
     return "runs; has the same wheel"
 
 
@@ -158,17 +170,6 @@ def _this_machine() -> settings.Machine:
     if machine is None:
         raise LeftOut("there is no wheel for this kind of machine")
     return machine
-
-
-def _same_wheel(made: Path, released: Path) -> None:
-    if made.read_bytes() == released.read_bytes():
-        return
-    with zipfile.ZipFile(made) as one, zipfile.ZipFile(released) as other:
-        differ = {i.filename for i in one.infolist()} ^ {i.filename for i in other.infolist()}
-        both = {i.filename: i.CRC for i in one.infolist()}
-        differ |= {i.filename for i in other.infolist() if both.get(i.filename, i.CRC) != i.CRC}
-    names = ", ".join(sorted(differ)) or "how they are packed"
-    raise Wrong(f"the wheel that {released.name} gives from the source archive differs in {names}")
 
 
 def _ours(objects: Iterable[Any]) -> set[str]:

@@ -36,6 +36,7 @@ class UnpackedImage:
             self.settings: Mapping[str, Any] = _json(tar, manifest["config"])["config"]
             for layer in manifest["layers"]:
                 _unpack(_blob(tar, layer), root)
+        root.chmod(0o755)  # a temporary folder is its owner's alone
         if self._emulator:
             shutil.copy(self._emulator, root / _INSIDE)
 
@@ -53,7 +54,7 @@ def _isolated(root: Path) -> Sequence[str]:
         become = ["--setuid", user, "--setgid", user]
     else:
         become = ["--user", f"--map-user={user}", f"--map-group={user}"]
-    alone = ["--mount", "--net", "--pid", "--fork"]
+    alone = ["--mount", "--net", "--pid", "--fork", "--mount-proc"]
     return [shutil.which("unshare") or "unshare", *alone, *become, f"--root={root}", "--wd=/"]
 
 

@@ -11,7 +11,10 @@ import yaml
 from cluster.chart import helm
 
 NAMESPACE = "partage-system"
-FILES = sorted((helm.CHART / "ci").glob("*-values.yaml"))
+FILES = [
+    *sorted((helm.CHART / "ci").glob("*-values.yaml")),
+    *sorted((helm.CHART.parent / "clusters").glob("*.yaml")),  # what docs/clusters tells to use
+]
 DEFAULT = helm.CHART / "ci" / "default-values.yaml"
 
 MAKERS = ("Deployment", "DaemonSet")  # of pods

@@ -12,12 +12,13 @@ import pytest
 from cluster import __main__ as cluster
 from image import __main__ as image
 from partage.cli import command_group
+from release import __main__ as release
 from tests.docs import blocks
 
 # Programs of others, whose options are theirs to check; files of ours that they name must exist.
 OTHERS = {
-    *("crane", "ctr", "docker", "helm", "kubectl", "nvidia-ctk", "podman", "sacct", "skopeo"),
-    *("srun", "systemctl"),
+    *("cat", "crane", "ctr", "docker", "git", "helm", "kubectl", "nvidia-ctk", "podman", "sacct"),
+    *("sha256sum", "skopeo", "srun", "systemctl"),
 }
 # Blocks that are one script, and run as a whole by test_scripts_run.
 SCRIPTS = ("openssl",)
@@ -76,6 +77,7 @@ def test_there_are_commands() -> None:
         "partage ps train",
         "make cluster ARGS='--kublets 2'",
         "make image ARGS='--machine sparc'",
+        "make release ARGS='--trail'",
     ],
 )
 def test_a_slip_is_found(wrong: str) -> None:
@@ -126,6 +128,8 @@ def _check_targets(words: list[str]) -> None:
             _check_options(cluster.commands, ["up", *given])
         if targets == ["image"] and word.startswith("ARGS=") and given != ["--help"]:
             _check_options(image.main, given)
+        if targets == ["release"] and word.startswith("ARGS=") and given != ["--help"]:
+            _check_options(release.main, given)
 
 
 def _check_options(command: click.Command, words: list[str]) -> None:
