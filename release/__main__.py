@@ -94,6 +94,8 @@ def _refuse_unless_ready(version: str) -> None:
 def _check(contents: Contents) -> None:
     if not contents.sums.exists():
         raise CannotRelease(f"there is no release in {contents.folder}; `make release` makes it")
+    if not _passes("checksums", functools.partial(checks.sums, contents)):
+        raise CannotRelease(f"the files in {contents.folder} are not those that were made")
     wrong = [name for name, check in _checks(contents) if not _passes(name, check)]
     if wrong:
         raise CannotRelease(f"not as it should be: {', '.join(wrong)}; do not publish it")
@@ -114,7 +116,6 @@ def _passes(name: str, check: Callable[[], str]) -> bool:
 
 
 def _checks(contents: Contents) -> Iterator[tuple[str, Callable[[], str]]]:
-    yield "checksums", functools.partial(checks.sums, contents)
     yield "wheel", functools.partial(checks.wheel, _ROOT, contents)
     yield "other wheels", functools.partial(checks.other_wheels, contents)
     yield "sources", functools.partial(checks.sources, _ROOT, contents)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import json
 import tomllib
 from pathlib import Path
 
@@ -47,7 +49,7 @@ def test_objects_are_valid_in_old_and_new_versions_of_kubernetes(values: Path) -
     for version in VERSIONS:
         for made in rendering.objects(values, "--kube-version", version):
             if made["kind"] not in NOT_OF_KUBERNETES:
-                kubernetes_validate.validate(made, version, strict=True)
+                _validate(json.dumps(made, sort_keys=True), version)
 
 
 @every_file
@@ -285,6 +287,12 @@ def test_a_policy_for_agents_is_there_where_tokens_name_their_node() -> None:
         made = rendering.objects(rendering.DEFAULT, "--kube-version", version)
         policies = [o["metadata"]["name"] for o in made if o["kind"] == "ValidatingAdmissionPolicy"]
         assert ("partage-agent" in policies) is present
+
+
+@functools.cache
+def _validate(text: str, version: str) -> None:
+    """It takes long, and most objects are the same whatever the values."""
+    kubernetes_validate.validate(json.loads(text), version, strict=True)
 
 
 def _settings(made: tuple[rendering.Object, ...], program: str) -> str:

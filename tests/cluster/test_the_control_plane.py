@@ -16,7 +16,7 @@ import pytest
 from cluster import api, child_processes, objects, pod_phases
 from cluster.control_plane import scheduler_config
 from cluster.control_plane.control_plane import APISERVER, ETCD, ControlPlane
-from cluster.programs import kubernetes_build
+from cluster.programs import kubernetes_build, kubernetes_versions
 
 GONE = 410
 CONFLICT = 409
@@ -47,7 +47,7 @@ build)
     echo x >>HERE/builds
     if [ -e HERE/fail ]; then echo "undefined: nonsense" >&2; exit 1; fi
     while [ $# -gt 2 ]; do shift; done
-    for name in MADE; do : >"$1$name"; done
+    for name in $(/bin/sed -n '/^tool (/,/^)/ {s,/v3$,,; s,.*/,,p}' go.mod); do : >"$1$name"; done
     while [ -e HERE/hold ]; do /bin/sleep 0.01; done ;;
 esac
 """
@@ -243,16 +243,42 @@ def test_of_two_builds_at_once_one_waits(fake_go: Path, capsys: pytest.CaptureFi
     assert (fake_go / "builds").read_text() == "x\n"
 
 
+def test_an_older_kubernetes_stands_beside_the_newest(
+    fake_go: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has programs of its own, and those that are not of Kubernetes from the newest."""
+    newest = kubernetes_build.ensure()
+    monkeypatch.setenv(kubernetes_versions.VARIABLE, kubernetes_versions.OLDEST)
+    older = kubernetes_build.ensure()
+    assert {path.name for path in older.iterdir()} == {*kubernetes_build.PROGRAMS, "kube-proxy"}
+    assert (older / "etcd").samefile(newest / "etcd")
+    assert not (older / "kubelet").samefile(newest / "kubelet")
+    assert kubernetes_build.ensure_kube_proxy() == older / "kube-proxy"
+    assert (fake_go / "builds").read_text() == "x\n" * 2
+
+
+def test_the_chosen_kubernetes_is_the_one_of_its_pins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its minor version; another one is refused with those that there are."""
+    monkeypatch.delenv(kubernetes_versions.VARIABLE, raising=False)
+    newest = kubernetes_build.version()
+    for name in kubernetes_versions.older():
+        monkeypatch.setenv(kubernetes_versions.VARIABLE, name)
+        assert kubernetes_build.version().startswith(f"v{name}.")
+        assert kubernetes_build.version() != newest
+    monkeypatch.setenv(kubernetes_versions.VARIABLE, "1.19")
+    with pytest.raises(kubernetes_build.CannotBuild, match=r"PARTAGE_KUBERNETES=1\.19.*one of 1\."):
+        kubernetes_build.version()
+
+
 @pytest.fixture
 def fake_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder that is all of PATH, with a go that is quick, and a cache of its own."""
     folder = tmp_path / "bin"
     folder.mkdir()
-    made = " ".join(name.replace("etcd", "server") for name in kubernetes_build.PROGRAMS)
-    script = GO.replace("HERE", str(folder)).replace("MADE", made)
-    (folder / "go").write_text(script)
+    (folder / "go").write_text(GO.replace("HERE", str(folder)))
     (folder / "go").chmod(0o755)
     monkeypatch.setenv("PATH", str(folder))
+    monkeypatch.delenv(kubernetes_versions.VARIABLE, raising=False)
     monkeypatch.setenv("PARTAGE_CACHE", str(tmp_path / "cache"))
     return folder
 
