@@ -52,6 +52,11 @@ class Contents(msgspec.Struct, frozen=True):
         return self.folder / "manifests"
 
     @property
+    def values(self) -> Path:
+        """The folder of values of the chart, for clusters of others."""
+        return self.folder / "values"
+
+    @property
     def notes(self) -> Path:
         """What the change log says of this version."""
         return self.folder / "CHANGES.md"

@@ -58,9 +58,12 @@ def manifests(_root: Path, contents: Contents) -> None:
     if old := plain_manifests.outdated():
         names = ", ".join(path.name for path in old)
         raise CannotRelease(f"{names} are not what the chart renders: run `make manifests`")
-    contents.manifests.mkdir()
-    for path in sorted(plain_manifests.FOLDER.glob("*.yaml")):
-        shutil.copyfile(path, contents.manifests / path.name)
+    _copy(plain_manifests.FOLDER, contents.manifests)
+
+
+def values(_root: Path, contents: Contents) -> None:
+    """The chart's values for clusters of others."""
+    _copy(helm.CHART.parent / "clusters", contents.values)
 
 
 def notes(root: Path, contents: Contents) -> None:
@@ -89,5 +92,12 @@ PARTS = {
     "image": image,
     "chart": chart,
     "manifests": manifests,
+    "values": values,
     "changes": notes,
 }
+
+
+def _copy(folder: Path, target: Path) -> None:
+    target.mkdir()
+    for path in sorted(folder.glob("*.yaml")):
+        shutil.copyfile(path, target / path.name)

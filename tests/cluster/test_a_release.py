@@ -33,6 +33,8 @@ def test_the_manifests_that_are_published_are_of_this_version(tmp_path: Path) ->
     makers.manifests(settings.CHECKOUT, contents)
     assert checks.manifests(contents).endswith("with this version's image")
     assert (contents.manifests / "agent.yaml").exists()
+    makers.values(settings.CHECKOUT, contents)
+    assert (contents.values / "k3s.yaml").exists()
 
 
 def test_the_image_starts_from_its_archive(partage_archive: Path, tmp_path: Path) -> None:
