@@ -62,25 +62,30 @@ def main(output: Path, *, trial: bool, only_check: bool) -> None:
 
 def _make(contents: Contents, *, trial: bool) -> None:
     """All parts, in a folder that gets its name when it is complete."""
-    if not trial:
-        _refuse_unless_ready(contents.version)
+    commit = "" if trial else _commit_that_is_ready(contents.version)
+    _say(f"{contents.version}, of {f'commit {commit}' if commit else 'what is there'}")
     unfinished = contents.folder.with_name(f".unfinished-{contents.folder.name}")
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir(parents=True)
     try:
-        made = Contents(unfinished, contents.version)
-        for name, make in makers.PARTS.items():
-            began = time.monotonic()
-            make(_ROOT, made)
-            _say(f"made {name}, {time.monotonic() - began:.0f} s")
-        makers.sums(made)
+        _make_parts(Contents(unfinished, contents.version))
+        if commit and _commit_that_is_ready(contents.version) != commit:
+            raise CannotRelease("another commit was checked out meanwhile; run it again")
         shutil.rmtree(contents.folder, ignore_errors=True)
         unfinished.rename(contents.folder)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
 
 
-def _refuse_unless_ready(version: str) -> None:
+def _make_parts(contents: Contents) -> None:
+    for name, make in makers.PARTS.items():
+        began = time.monotonic()
+        make(_ROOT, contents)
+        _say(f"made {name}, {time.monotonic() - began:.0f} s")
+    makers.sums(contents)
+
+
+def _commit_that_is_ready(version: str) -> str:
     problems = list(checkout.problems(_ROOT, version))
     if problems:
         listed = "".join(f"\n- {problem}" for problem in problems)
@@ -88,7 +93,7 @@ def _refuse_unless_ready(version: str) -> None:
             f"{version} cannot be released of this checkout:{listed}\n"
             "`make release ARGS=--trial` makes one to look at."
         )
-    _say(f"{version}, of commit {checkout.commit(_ROOT)}")
+    return checkout.commit(_ROOT)
 
 
 def _check(contents: Contents) -> None:
