@@ -104,6 +104,15 @@ def test_the_agents_annotation_wins_over_everything() -> None:
     assert node_readings.read(node, unhealthy={0}).node.cards[0].healthy is False
 
 
+def test_nothing_new_lands_on_a_node_whose_agent_was_ended() -> None:
+    """Its kubelet would fail the pod for good; what is there stays, and so do the cards."""
+    node_cards = (cards.Card(uuid="GPU-a", index=0, memory_mib=100),)
+    written = {nodes.CARDS: nodes.encode(node_cards), nodes.AWAY: "2026-11-18T12:00:00+00:00"}
+    node = node_readings.read(_node({}, annotations=written)).node
+    assert node.cards == node_cards
+    assert node.cordons == {"GPU-a": "the node's agent was ended, and no other has come yet"}
+
+
 TWINS = '{"version":1,"cards":[%s,%s]}'
 MANY = json.dumps(
     {"version": 1, "cards": [{"uuid": f"{i}", "index": i, "memory_mib": 1} for i in range(257)]}

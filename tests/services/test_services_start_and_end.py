@@ -69,7 +69,7 @@ async def _failing() -> None:
 
 
 async def test_a_signal_ends_the_work() -> None:
-    """First that is told which refuses new work, then the work is cancelled."""
+    """What goes before is done beside it, new work is refused, then the work is cancelled."""
     seen: list[str] = []
 
     async def work() -> NoReturn:
@@ -81,8 +81,12 @@ async def test_a_signal_ends_the_work() -> None:
 
     stop = lifetime.on_signals()
     asyncio.get_running_loop().call_soon(os.kill, os.getpid(), signal.SIGTERM)
-    await lifetime.until(stop, work(), ending=lambda: seen.append("refusing"))
-    assert seen == ["refusing", "cancelled"]
+
+    async def leave() -> None:
+        seen.append("leaving")
+
+    await lifetime.until(stop, work(), leaving=leave, ending=lambda: seen.append("refusing"))
+    assert seen == ["leaving", "refusing", "cancelled"]
 
 
 async def test_what_goes_wrong_in_the_work_ends_it() -> None:

@@ -27,6 +27,7 @@ from partage.agent.cluster import (
     mode_changes,
     node_publication,
     pod_marks,
+    presence,
     unit_comparison,
     vendor_records,
 )
@@ -43,9 +44,9 @@ from partage.agent.containers import (
 from partage.agent.metrics import current_names
 from partage.agent.pods import node_pods
 from partage.agent.resources import registration_audit, resource_plugins
-from partage.core import grants
+from partage.core import errors, grants
 from partage.devices import health, health_rules
-from partage.dialects import nodes, pods, registry
+from partage.dialects import bound_pods, nodes, pods, registry
 from partage.fence import usage
 from partage.fence.store import roots
 from partage.kube import api as kube
@@ -68,7 +69,7 @@ async def run(chosen: settings.Settings, *, started: Callable[[str], None]) -> N
         address = listener.Address(chosen.address, chosen.port)
         async with listener.at(address, agent.application()) as url:
             started(url)
-            await lifetime.until(stop, agent.work())
+            await lifetime.until(stop, agent.work(), leaving=agent.leave)
 
 
 class Agent:
@@ -122,6 +123,17 @@ class Agent:
             fence=str(self._fences.strongest.level),
             changed=self._node_changed,
         )
+        self._presence = presence.Presence(
+            api,
+            chosen.node,
+            presence.Callbacks(
+                problems=self._served.problems,
+                coming=self._coming,
+                end=self._served.end,
+                offers=self._offers,
+                now=_now,
+            ),
+        )
         self._auditor = registration_audit.Auditor(
             self._folder,
             self._served.running,
@@ -155,6 +167,7 @@ class Agent:
             ),
         )
         self._readings = node_driver.Readings()
+        self._node = nodes.Node()  # as it was last seen
         self._due = asyncio.Event()  # something about the node changed
         self._stale = asyncio.Event()  # what the driver told of the cards
         self._waits = "waiting for the NVIDIA driver"
@@ -172,6 +185,10 @@ class Agent:
     def _silence(self) -> str:
         silent_s = 0.0 if self._watcher is None else self._watcher.silent_s()
         return f"the driver has not answered for {silent_s:.0f} s" if silent_s > _SILENT_S else ""
+
+    async def leave(self) -> None:
+        """Before the end: nothing new is placed here, and what was bound before is served."""
+        await self._presence.leave()
 
     async def work(self) -> NoReturn:
         """All that goes on."""
@@ -219,6 +236,7 @@ class Agent:
         group.create_task(self._watch.run())
         group.create_task(self._time.run())
         group.create_task(self._renew())
+        group.create_task(self._presence.arrive())
         while True:
             self._served.refresh(group)
             self._publisher.look()
@@ -264,6 +282,24 @@ class Agent:
             for container in grant.containers
         ]
 
+    async def _coming(self) -> list[str]:
+        """Pods of this node to which the kubelet has not given their devices yet."""
+        path = self._chosen.device_plugins / checkpoint.NAME
+        try:
+            holdings = await asyncio.to_thread(checkpoint.holdings, path)
+        except errors.PartageError as error:
+            log.warning("%s", error)
+            return []
+        given = {holding.pod_uid for holding in holdings}
+        return [
+            f"{pod.metadata.namespace}/{pod.metadata.name}"
+            for uid, pod in self._pods.by_uid.items()
+            if uid not in given and bound_pods.asks(pod) and not pods.ended(pod)
+        ]
+
+    def _offers(self, resource: str) -> bool:
+        return self._node.offers(resource)
+
     def _grant(self, pod: pods.Pod) -> grants.Grant | None:
         grant = self._starter.enforced(pod)
         return grant if isinstance(grant, grants.Grant) else None
@@ -307,6 +343,7 @@ class Agent:
         self._due.set()
 
     def _node_changed(self, node: nodes.Node) -> None:
+        self._node = node
         self._auditor.compare(node.status.allocatable)
         self._modes.look(node.metadata.labels)
         self._time.look()

@@ -23,6 +23,8 @@ from partage.dialects import (
     rules,
 )
 
+_AWAY = "the node's agent was ended, and no other has come yet"
+
 
 class Reading(msgspec.Struct, frozen=True):
     """A node with its cards, and what is wrong with what is written on it."""
@@ -47,6 +49,7 @@ def read(node: nodes.Node, unhealthy: Collection[int] = ()) -> Reading:
         problems.append(str(unreadable))
     labels = node.metadata.labels
     cordoned = cordons.read(node.metadata.annotations, node_cards)
+    away = dict.fromkeys((card.uuid for card in node_cards), _AWAY)
     problems += [*_overstated(node_cards), *_slips(labels), *cordoned.problems]
     other_vendor = next(filter(None, (d.other_vendor(labels) for d in registry.DIALECTS)), "")
     if other_vendor and node_cards:
@@ -60,7 +63,7 @@ def read(node: nodes.Node, unhealthy: Collection[int] = ()) -> Reading:
         traits=traits(labels),
         cards_by=cards_by(labels),
         address=node.address,
-        cordons=cordoned.reasons,
+        cordons=away if nodes.AWAY in node.metadata.annotations else cordoned.reasons,
     )
     try:
         node_cards = nodes.judged(node_cards, unhealthy)

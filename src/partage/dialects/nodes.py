@@ -18,6 +18,7 @@ from partage.core import cards, errors, grants, quantities
 from partage.dialects import pods, rules
 
 CARDS = "partage.dev/cards"
+AWAY = "partage.dev/away"  # since when the node's agent is; it is written by one that leaves
 VERSION = 1
 MOST_TEXT = 1 << 18  # characters; Kubernetes takes no more for all annotations of an object
 

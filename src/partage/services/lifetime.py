@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import signal
 import weakref
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import NoReturn
 
 _stops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Event] = (
@@ -43,11 +43,15 @@ async def until(
     stop: asyncio.Event,
     work: Coroutine[None, None, NoReturn],
     *,
+    leaving: Callable[[], Awaitable[None]] | None = None,
     ending: Callable[[], None] = lambda: None,
 ) -> None:
-    """Work until ``stop`` is set, or until the work fails; ``ending`` is called first."""
+    """Work until ``stop`` is set, or until the work fails; ``ending`` is called first.
+
+    What has to be done in between, while the work goes on, is ``leaving``.
+    """
     working = asyncio.create_task(work)
-    stopping = asyncio.create_task(stop.wait())
+    stopping = asyncio.create_task(_stopped(stop, leaving))
     await asyncio.wait([working, stopping], return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()
     ending()
@@ -56,3 +60,9 @@ async def until(
     working.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await working
+
+
+async def _stopped(stop: asyncio.Event, leaving: Callable[[], Awaitable[None]] | None) -> None:
+    await stop.wait()
+    if leaving is not None:
+        await leaving()

@@ -45,6 +45,8 @@ class ResourcePlugins:
         self._plugins: dict[str, plugins.Plugin] = {}
         self._listed: tuple[dict[str, int], ...] = ()
         self._left: set[str] = set()  # to other plugins, or because they are too many
+        self._running: list[asyncio.Task[None]] = []
+        self._ended = False
 
     def problems(self) -> list[str]:
         """Why resources are not registered."""
@@ -54,8 +56,18 @@ class ResourcePlugins:
         """Those that there are now."""
         return self._plugins.values()
 
+    def end(self) -> list[str]:
+        """Go from the kubelet, and stay away; the resources that were registered."""
+        registered = [plugin.resource for plugin in self._plugins.values() if plugin.registered]
+        self._ended = True
+        for task in self._running:
+            task.cancel()
+        return registered
+
     def refresh(self, group: asyncio.TaskGroup) -> None:
         """Offer what the node has now; plugins that are new run in the group."""
+        if self._ended:
+            return
         state = self._state
         offered = registry.offered(state.node, state.settings, state.dialects)
         healthy = registry.offered(state.healthy, state.settings, state.dialects)
@@ -86,7 +98,7 @@ class ResourcePlugins:
             self._leave(resource, str(error))
             return
         self._plugins[resource] = plugin
-        group.create_task(plugin.run(), name=resource)
+        self._running.append(group.create_task(plugin.run(), name=resource))
 
     def _update(self, plugin: plugins.Plugin, listed: tuple[device_lists.Unit, ...]) -> None:
         try:
