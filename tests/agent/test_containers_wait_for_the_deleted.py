@@ -181,3 +181,23 @@ async def test_a_pod_that_goes_while_it_waits_waits_no_longer(bench: Bench, old:
     with pytest.raises(identity.Unidentified):
         await bench.start(P1)
     assert bench.now_s == pytest.approx(0.1)
+
+
+async def test_one_that_another_version_started_has_all_cards(
+    bench: Bench, old: Old, root: roots.Root
+) -> None:
+    """Nobody can say which it has; whoever comes waits until its processes have ended."""
+    old.delete()
+    before = bench.starter.started
+    unread = {"grant": "", "resource": "", "fence": ""}
+    (device,) = before
+    before[device] = msgspec.structs.replace(before[device], **unread)
+    limits = root.tenants / "uid-old.main" / "limits"
+    with limits.open("r+b") as file:  # its fence is of another version, too
+        file.seek(8)
+        file.write((layout.VERSION + 1).to_bytes(4, "little"))
+    bench.add(agent_node.pod("next", {MEMORY: 1}, 1), P1)
+    with pytest.raises(gate.NotGranted, match=r"has to wait for pod .*uid-old"):
+        await bench.start(P1)
+    old.end()
+    await bench.start(P1)

@@ -16,7 +16,7 @@ from partage.agent.containers import cdi, container_fence
 from partage.core import demands, errors, grants
 from partage.fence.levels import catalog, fixed_places
 from partage.fence.library import libpartage, substitutes
-from partage.fence.store import limits, roots, tenants
+from partage.fence.store import layout, limits, locks, roots, tenants
 from tests.agent import agent_node
 from tests.native import fenced
 
@@ -364,3 +364,56 @@ def test_a_volume_on_which_the_fence_would_lie(
     )
     with refusal if refused else contextlib.nullcontext():
         fences.put(NAME, shares(), minimum="", context_bytes={}, mounted=["/data", path])
+
+
+def _of_another_version(tenant: tenants.Tenant) -> None:
+    """Its files, as the agent before or after this one would have made them."""
+    for path in (tenant.limits_path, tenant.region_path):
+        with path.open("r+b") as file:
+            file.seek(8)
+            file.write((layout.VERSION + 1).to_bytes(4, "little"))
+
+
+def test_a_container_that_starts_again_after_an_update(
+    fences: container_fence.Fences, root: roots.Root, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its library is this version's, and so are its files from then on."""
+    caplog.set_level("INFO")
+    put(fences)
+    _of_another_version(tenants.read(root, NAME))
+
+    put(fences)
+
+    assert [card.memory_bytes for card in tenants.read(root, NAME).limits.cards] == [
+        2048 * MIB,
+        1024 * MIB,
+    ]
+    assert f"has layout version {layout.VERSION + 1}, but this Partage knows" in caplog.text
+
+
+def test_files_of_another_version_stay_while_a_process_uses_them(
+    fences: container_fence.Fences, root: roots.Root
+) -> None:
+    """It counts as busy, is not made anew, and not taken down: its memory is not given away."""
+    put(fences)
+    tenant = tenants.read(root, NAME)
+    with tenant.region_path.open("r+b") as process:
+        assert locks.take(process.fileno(), 0)
+        _of_another_version(tenant)
+        assert fences.is_busy(NAME)
+        with pytest.raises(errors.FenceError, match="end the tenant and start it again"):
+            put(fences)
+        assert not fences.take_down(NAME)
+    assert not fences.is_busy(NAME)
+    assert fences.take_down(NAME)
+
+
+def test_a_fence_that_others_share_is_not_made_anew(
+    fences: container_fence.Fences, root: roots.Root
+) -> None:
+    """They have its old files mounted, and would keep an account of their own there."""
+    name = container_fence.tenant_name("uid", "main", "gpu-a")
+    fences.put(name, shares(), minimum="", context_bytes={})
+    _of_another_version(tenants.read(root, name))
+    with pytest.raises(errors.FenceError, match="has layout version"):
+        fences.put(name, shares(), minimum="", context_bytes={})

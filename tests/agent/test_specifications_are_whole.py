@@ -73,6 +73,7 @@ def test_a_specification_is_what_cdi_asks_for(tmp_path: Path) -> None:
                     "partage.dev/fence": "hook",
                     "partage.dev/tenant": "uid-1.main",
                     "partage.dev/device": NAME,
+                    "partage.dev/version": "1",
                 },
                 "containerEdits": {
                     "env": ["A=1"],
@@ -255,3 +256,38 @@ def test_a_folder_that_cannot_be_written_to_is_explained(tmp_path: Path) -> None
     (tmp_path / "file").write_text("")
     with pytest.raises(errors.FenceError, match=r"cannot be written to .*/file/cdi .*; check that"):
         cdi.write(tmp_path / "file" / "cdi", started(), FULL)
+
+
+def _versioned(folder: Path, version: str | None) -> None:
+    """A specification, as an agent of another version would have written it."""
+    cdi.write(folder, started(tenant="uid-1.main", grant="{}"), FULL)
+    [file] = folder.iterdir()
+    spec = json.loads(file.read_bytes())
+    annotations = spec["devices"][0]["annotations"]
+    del annotations["partage.dev/version"]
+    if version is not None:
+        annotations |= {"partage.dev/version": version, "partage.dev/fence": '{"level": 3}'}
+    file.write_text(json.dumps(spec))
+
+
+def test_what_a_later_version_wrote_is_said_and_counts(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What all versions have is read, and nothing else is believed."""
+    _versioned(tmp_path, "2")
+
+    assert [*cdi.everything(tmp_path)] == [
+        cdi.Started(uid="uid-1", container="main", tenant="uid-1.main", device=NAME)
+    ]
+    assert "its version is '2', but only version 1 is supported: pod uid-1 counts" in caplog.text
+    assert "upgrade Partage" in caplog.text
+
+
+def test_what_was_written_before_there_were_versions_is_read(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Containers that run were started by the agent before this one."""
+    _versioned(tmp_path, None)
+
+    assert [*cdi.everything(tmp_path)] == [started(tenant="uid-1.main", grant="{}")]
+    assert caplog.text == ""

@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 from partage.fence import usage
-from partage.fence.store import limits, oversized_files, roots, tenants
+from partage.fence.store import layout, limits, oversized_files, roots, tenants
 
 UUID = "GPU-00000000-0000-0000-0000-000000000001"
 
@@ -49,3 +49,19 @@ def test_space_that_was_taken_without_a_size_is_given_back(tmp_path: Path) -> No
     assert oversized_files.trim(root) == [made.region_path]
     assert made.region_path.stat().st_blocks * 512 < 1 << 20
     assert made.region_path.read_bytes() == before
+
+
+def test_files_of_another_version_are_left_alone(tmp_path: Path) -> None:
+    """They may be larger by right, and a process that has them mapped would die of a cut."""
+    root = roots.prepare(tmp_path / "root", reach=roots.Reach.CONTAINERS)
+    other = "GPU-00000000-0000-0000-0000-000000000002"
+    newer = tenants.create(root, "newer", limits.Limits((limits.CardLimits(uuid=other),)))
+    greedy = tenants.create(root, "greedy", limits.Limits((limits.CardLimits(uuid=UUID),)))
+    with newer.limits_path.open("r+b") as file:
+        file.seek(8)
+        file.write((layout.VERSION + 1).to_bytes(4, "little"))
+    seat = root.seats / other / str(newer.seats[0])
+    for path in (newer.region_path, seat, greedy.region_path):
+        with path.open("ab") as file:
+            file.write(b"\0" * (1 << 20))
+    assert oversized_files.trim(root) == [greedy.region_path]

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import logging
 import os
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -28,6 +29,12 @@ _VERSION_WITH_GIDS = "0.7.0"
 _PREFIX = "partage-"
 _SUFFIX = ".json"
 _LARGEST = 1 << 20  # bytes of a file that was ours
+_OURS = "partage.dev/"
+_VERSION_KEY = f"{_OURS}version"
+_OF_ALL_VERSIONS = ("uid", "container", "tenant")
+_RECORD_VERSION = "1"  # of what is written beside the edits; without one it is this, too
+
+log = logging.getLogger(__name__)
 
 
 class DeviceNode(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -73,12 +80,18 @@ class Edits(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class Started(msgspec.Struct, frozen=True, kw_only=True):
-    """For whom a specification was written."""
+    """For whom a specification was written.
+
+    A field may be added with a default; any other change is a new version. All versions have the
+    uid, the container and the tenant: what another version wrote is counted by these.
+    """
 
     uid: str
     container: str
-    resource: str
-    fence: str  # the level in force; "none": a card of its own needs none; "": it is being put up
+    resource: str = ""
+    fence: str = (
+        ""  # the level in force; "none": a card of its own needs none; "": it is being put up
+    )
     tenant: str = ""  # of the fence "hook"
     elastic_gpu: str = ""  # whose shares these are, if the container has them by a claim
     device: str = ""  # the specification's device; filled in when it is read
@@ -113,10 +126,16 @@ def is_ours(path: Path) -> bool:
     return path.name.startswith(_PREFIX) and path.suffix == _SUFFIX
 
 
+def device_of(path: Path) -> str:
+    """The device of a specification with this name."""
+    return path.name.removeprefix(_PREFIX).removesuffix(_SUFFIX)
+
+
 def write(folder: Path, started: Started, edits: Edits) -> None:
     """Put a specification in the place of what was there; the runtime sees the one or the other."""
     record = msgspec.to_builtins(started)
-    annotations = {f"partage.dev/{key}": text for key, text in record.items() if text}
+    annotations = {f"{_OURS}{key}": text for key, text in record.items() if text}
+    annotations[_VERSION_KEY] = _RECORD_VERSION
     device = _Device(name=started.device, container_edits=edits, annotations=annotations)
     version = _VERSION_WITH_GIDS if edits.additional_gids else _VERSION
     spec = _Spec(cdi_version=version, kind=KIND, devices=(device,))
@@ -142,9 +161,8 @@ def remove(folder: Path, name: str) -> None:
 def everything(folder: Path) -> Iterator[Started]:
     """All that was started; a file that makes no sense is left out."""
     for path in sorted(folder.glob(f"{_PREFIX}*{_SUFFIX}")):
-        name = path.name.removeprefix(_PREFIX).removesuffix(_SUFFIX)
         with contextlib.suppress(OSError, msgspec.MsgspecError, ValueError, RecursionError):
-            yield _read(path, name)
+            yield _read(path, device_of(path))
 
 
 def _read(path: Path, name: str) -> Started:
@@ -152,8 +170,16 @@ def _read(path: Path, name: str) -> Started:
         spec = msgspec.json.decode(file.read(_LARGEST), type=_Spec)
     if len(spec.devices) != 1 or spec.devices[0].name != name:
         raise ValueError("its device has another name")
-    written = spec.devices[0].annotations.items()
-    record = {key.removeprefix("partage.dev/"): text for key, text in written}
+    written = spec.devices[0].annotations
+    record = {key.removeprefix(_OURS): text for key, text in written.items()}
+    version = written.get(_VERSION_KEY, _RECORD_VERSION)
+    if version != _RECORD_VERSION:
+        log.warning(
+            "%s: its version is %r, but only version %s is supported: pod %s counts with all that "
+            "it may have; upgrade Partage",
+            *(path, version[:20], _RECORD_VERSION, record.get("uid", "")[:63]),
+        )
+        record = {key: text for key, text in record.items() if key in _OF_ALL_VERSIONS}
     return msgspec.convert(record | {"device": name}, Started)
 
 

@@ -25,11 +25,10 @@ import msgspec
 
 from partage.agent.containers import cdi, driver_place
 from partage.core import errors, grants
-from partage.fence import usage
 from partage.fence.levels import advisory, availability, catalog, fixed_places, hook
 from partage.fence.levels.catalog import Level
 from partage.fence.library import libpartage
-from partage.fence.store import limits, oversized_files, roots, seats, tenants
+from partage.fence.store import limits, oversized_files, roots, seats, shared_files, tenants
 
 log = logging.getLogger(__name__)
 
@@ -121,12 +120,26 @@ class Fences:
             _check_volumes(mounted)
             try:
                 with self._turn:
-                    self._hook.apply(subject, granted)
+                    self._apply(subject, granted)
             except OSError as error:
                 raise _not_written(self._root.path, error) from error
             return Put(str(level), self._edits(name), name)
         environment = advisory.Advisory().apply(subject, granted).environment
         return Put(str(level), cdi.Edits(env=tuple(f"{k}={v}" for k, v in environment.items())))
+
+    def _apply(self, subject: catalog.Subject, granted: limits.Limits) -> None:
+        """A container that starts again after an update: its files may be of the version before.
+
+        Its last run has ended. Those that share an ElasticGPU may go on, with the files they have.
+        """
+        try:
+            self._hook.apply(subject, granted)
+        except shared_files.OtherVersion as error:
+            if is_shared(subject.name) or tenants.running(self._root, subject.name):
+                raise
+            log.info("%s; they are made anew", error.what)
+            tenants.remove(self._root, subject.name)
+            self._hook.apply(subject, granted)
 
     def around(self, edits: cdi.Edits, put: Put) -> cdi.Edits:
         """All that is done to a container: its edits, its fence, and that in the driver's place."""
@@ -147,11 +160,8 @@ class Fences:
         return True
 
     def is_busy(self, name: str) -> bool:
-        """Whether a process behind a fence uses a card."""
-        try:
-            return bool(name and usage.snapshot(self._root, name).processes)
-        except errors.PartageError:
-            return False  # it is not there, or cannot be read
+        """Whether a process behind a fence uses a card, also behind one that cannot be read."""
+        return bool(name) and tenants.running(self._root, name) > 0
 
     def trim(self) -> None:
         """Cut off what tenants wrote behind the files in which they keep account."""

@@ -22,7 +22,7 @@ from partage.agent import node_state
 from partage.agent.containers import cdi, compatibility
 from partage.agent.pods import node_pods
 from partage.core import errors, grants
-from partage.dialects import pods
+from partage.dialects import bound_pods, pods
 
 log = logging.getLogger(__name__)
 
@@ -114,18 +114,26 @@ class Gate:
         """What other pods have that have been started and have not ended.
 
         It is the grant as it was then: an edited record takes no room and gives none away.
-        A pod that the API server does not know any more counts until it was swept away.
+        A pod that the API server does not know any more counts until it was swept away, and one
+        whose specification another version wrote then has all cards, as nobody can say which.
         """
         for started in {started.uid: started for started in self._started.values()}.values():
             pod = self._pods.by_uid.get(started.uid)
             if started.uid == but or (pod is not None and pods.ended(pod)):
                 continue
-            granted = recorded(started)
-            if granted is None and pod is not None:
-                granted = self._granted(pod)
-            if granted is not None:
-                leaving = pod is None or pod.metadata.deletion_timestamp is not None
-                yield compatibility.Running(granted, leaving)
+            granted = recorded(started) or self._most(started.uid, pod)
+            leaving = pod is None or pod.metadata.deletion_timestamp is not None
+            yield compatibility.Running(granted, leaving)
+
+    def _most(self, uid: str, pod: pods.Pod | None) -> grants.Grant:
+        """What a pod may have of which nothing readable was written down."""
+        if pod is None:
+            unknown = pods.Pod(pods.Metadata(uid=uid, name="(unknown)"))
+            return bound_pods.everything(unknown, self._state.node)
+        try:
+            return self._granted(pod)
+        except NotGranted:
+            return bound_pods.worst(pod, self._state.node, self._state.settings)
 
     def _say(self, pod: grants.Pod, hindered: compatibility.Hindrance) -> None:
         text = f"the container waits for {_names(hindered)}: {hindered.problem}"

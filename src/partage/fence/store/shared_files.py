@@ -35,6 +35,10 @@ _MAGIC: dict[type[File], int] = {
 _HEADER = ctypes.sizeof(ctypes.c_uint64) + 2 * ctypes.sizeof(ctypes.c_uint32)
 
 
+class OtherVersion(errors.FenceError):
+    """A file of another version of Partage, as it is after an update."""
+
+
 def blank(kind: type[Kind]) -> Kind:
     """A file of this kind with its header and nothing else."""
     return kind(magic=_MAGIC[kind], version=layout.VERSION, size=ctypes.sizeof(kind))
@@ -117,7 +121,7 @@ def _check(path: Path, header: bytes, size: int, kind: type[File]) -> None:
     if magic != _MAGIC[kind]:
         raise _damaged(path, f"is not a {kind.__name__.lower()} file of Partage")
     if version != layout.VERSION:
-        raise errors.FenceError(
+        raise OtherVersion(
             f"{path} has layout version {version}, but this Partage knows only {layout.VERSION}",
             instead="use the Partage that made it, or end the tenant and start it again",
         )
