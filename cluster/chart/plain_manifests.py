@@ -51,6 +51,12 @@ _FILES = (
     ),
     _File("doctor.yaml", r"tests/rbac\.yaml"),
     _File("guard.yaml", r"guard/.*", "# To try it first, write [Warn, Audit] for [Deny].\n"),
+    _File(
+        "cleanup.yaml",
+        r"cleanup/.*",
+        "# To leave: apply it when all else was deleted, and delete it when its Job is complete;\n"
+        "# docs/install.md. What containers use that run stays.\n" + _IMAGE,
+    ),
     _File("claims.yaml", r"claims/.*", "# Apply it before the extender and admission.\n"),
 )
 _OBJECT = re.compile(

@@ -17,7 +17,7 @@ FILES = [
 ]
 DEFAULT = helm.CHART / "ci" / "default-values.yaml"
 
-MAKERS = ("Deployment", "DaemonSet")  # of pods
+MAKERS = ("Deployment", "DaemonSet", "Job")  # of pods
 
 Object = dict[str, Any]
 

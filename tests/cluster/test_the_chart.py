@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from cluster.chart import helm, plain_manifests
+from image import settings as image_settings
 from partage.admission import settings as admission_settings
 from partage.agent import settings as agent_settings
 from partage.cli.commands import agent as agent_command
@@ -75,16 +76,33 @@ def test_objects_are_in_the_namespace_of_the_release(values: Path) -> None:
 
 @every_file
 def test_pods_have_the_least_of_rights(values: Path) -> None:
-    """No program but the agent is root, and none can get more rights than it has."""
+    """None is root but the agent and who tidies up after it; none can get more than it has."""
     for name, spec in rendering.pod_specs(rendering.objects(values)).items():
-        (container,) = spec["containers"]
-        rights = container["securityContext"]
-        assert rights["allowPrivilegeEscalation"] is False
-        assert rights["readOnlyRootFilesystem"] is True
-        assert rights["capabilities"]["drop"] == ["ALL"]
+        for container in (*spec["containers"], *spec.get("initContainers", ())):
+            rights = container["securityContext"]
+            assert rights["allowPrivilegeEscalation"] is False
+            assert rights["readOnlyRootFilesystem"] is True
+            assert rights["capabilities"]["drop"] == ["ALL"]
         assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-        if not name.endswith("-agent"):
+        if not name.endswith(("-agent", "-node-cleanup")):
             assert spec["securityContext"]["runAsUser"] == 65532
+
+
+def test_the_control_plane_outlives_a_node() -> None:
+    """Two replicas of each on different nodes, and no drain takes both of those that answer."""
+    made = rendering.objects()
+    for deployment in (o for o in made if o["kind"] == "Deployment"):
+        spec = deployment["spec"]
+        assert spec["replicas"] == 2
+        (spread,) = spec["template"]["spec"]["topologySpreadConstraints"]
+        assert spread["topologyKey"] == "kubernetes.io/hostname"
+        assert spread["labelSelector"] == spec["selector"]
+        assert spec["template"]["spec"]["priorityClassName"] == "system-cluster-critical"
+    budgets = {o["metadata"]["name"] for o in made if o["kind"] == "PodDisruptionBudget"}
+    assert budgets == {
+        "partage-admission",
+        "partage-scheduler",
+    }  # decisions/0020 says why not of all
 
 
 @every_file
@@ -309,3 +327,20 @@ def _selector(made: rendering.Object) -> dict[str, str]:
 
 def _without(made: rendering.Object, fields: set[str]) -> rendering.Object:
     return {field: value for field, value in made.items() if field not in fields}
+
+
+def test_leaving_can_be_left_to_people() -> None:
+    """Who wants no hooks, as some tools for GitOps have none of this kind."""
+    hooks = [o for o in rendering.objects() if _hook(o) == "post-delete"]
+    kinds = {made["kind"] for made in hooks}
+    assert {"DaemonSet", "Job", "ClusterRole", "Role", "ServiceAccount"} <= kinds
+    sleeper = rendering.pod_specs(tuple(hooks))["partage-node-cleanup"]["containers"][0]
+    assert sleeper["args"][0] == f"python{image_settings.PYTHON}"
+    without = rendering.objects(rendering.DEFAULT, "--set", "cleanup.enabled=false")
+    assert {_hook(o) for o in without} == {"", "test"}
+    assert len(without) == len(rendering.objects()) - len(hooks)
+
+
+def _hook(made: rendering.Object) -> str:
+    hook: str = (made["metadata"].get("annotations") or {}).get("helm.sh/hook", "")
+    return hook

@@ -44,7 +44,7 @@ def release(plane: ControlPlane) -> Iterator[ControlPlane]:
         yield plane
     finally:
         if "partage" in _helm(plane, "list", "--short"):
-            _helm(plane, "uninstall", "partage")
+            _helm(plane, "uninstall", "partage", "--no-hooks")  # no Job would ever end
         definitions.remove(plane, definitions.names(plane) - before)
 
 
@@ -83,7 +83,7 @@ def test_an_upgrade_leaves_what_the_programs_wrote(release: ControlPlane) -> Non
 
 def test_leaving_keeps_the_definitions_and_nothing_else(release: ControlPlane) -> None:
     """With them the claims of the users stay; objects of ours that stayed would refuse pods."""
-    _helm(release, "uninstall", "partage")
+    _helm(release, "uninstall", "partage", "--no-hooks")
     kinds = {(made["kind"], made["apiVersion"]) for made in rendering.objects()}
     assert {kind for kind, version in kinds if _ours(release, kind, version)} == {definitions.KIND}
 
@@ -95,9 +95,13 @@ def test_what_to_do_next_is_said(plane: ControlPlane) -> None:
     assert "helm test partage -n partage-system" in said
     assert "partage.dev/memory-percent" in said
     assert "--set guard.mode=deny" in said
+    assert "`helm uninstall` leaves the pods, and the definitions of claims" in said
     existing = ("--set", "scheduler.mode=existing")
     said = _helm(plane, "install", "partage", str(helm.CHART), "--dry-run=client", *existing)
     assert "partage scheduler-config" in said
+    by_hand = ("--set", "cleanup.enabled=false")
+    said = _helm(plane, "install", "partage", str(helm.CHART), "--dry-run=client", *by_hand)
+    assert "partage cleanup cluster --remove --namespace partage-system" in said
 
 
 def test_programs_have_their_rights_where_they_need_them(release: ControlPlane) -> None:

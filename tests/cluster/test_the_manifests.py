@@ -26,14 +26,15 @@ from tests.cluster.making import MEMORY
 EXTENDER, AGENT, ADMISSION = "extender.yaml", "agent.yaml", "admission.yaml"
 WEBHOOKS, POLICIES = "admission-webhooks.yaml", "guard.yaml"
 GUARD = "agent-guard.yaml"
-DROP_IN, DOCTOR = "gpushare-drop-in.yaml", "doctor.yaml"
+DROP_IN, DOCTOR, CLEANUP = "gpushare-drop-in.yaml", "doctor.yaml", "cleanup.yaml"
 PLUGIN = "gpushare-device-plugin"
 SYSTEM = installing.SYSTEM
 SIMSMI = parts.LIB / "simulated" / "simsmi"
 
 
 @pytest.mark.parametrize(
-    "name", [EXTENDER, AGENT, ADMISSION, WEBHOOKS, POLICIES, GUARD, DROP_IN, DOCTOR]
+    "name",
+    [EXTENDER, AGENT, ADMISSION, WEBHOOKS, POLICIES, GUARD, DROP_IN, DOCTOR, CLEANUP],
 )
 def test_manifests_are_accepted_without_a_word_that_nobody_knows(
     clean_cluster: ControlPlane, name: str
@@ -141,6 +142,21 @@ def test_the_doctors_service_account_only_reads(clean_cluster: ControlPlane) -> 
     for resource in ("nodes", "pods", "configmaps", "secrets", "events", "pods/exec"):
         for verb in ("create", "update", "patch", "delete"):
             assert not may(verb, resource), (verb, resource)
+
+
+def test_the_cleanups_service_account_removes_what_is_partages(clean_cluster: ControlPlane) -> None:
+    """By name where rights know names: no Secret of others, no pod, no node itself."""
+    rights = [m for m in installing.manifests(CLEANUP) if m["kind"] not in {"DaemonSet", "Job"}]
+    installing.apply(clean_cluster, rights)
+    may = functools.partial(service_accounts.may, clean_cluster, "partage-cleanup")
+    assert may("patch", "nodes", namespace="")
+    assert may("delete", "secrets", name="partage-extender-tls")
+    assert not may("delete", "secrets", name="other")
+    assert not may("list", "secrets")
+    for resource in ("pods", "nodes", "namespaces", "daemonsets", "customresourcedefinitions"):
+        assert not may("delete", resource), resource
+    for resource in ("pods", "configmaps", "secrets", "pods/exec"):
+        assert not may("create", resource), resource
 
 
 @pytest.mark.parametrize(("name", "account"), [(AGENT, "partage-agent"), (DROP_IN, PLUGIN)])

@@ -27,6 +27,7 @@ ELSEWHERE = {
     "agent": "needs a kubelet: tests/cluster/agents runs it",
     "--cluster": "needs an API server: tests/cli and tests/cluster run the doctor",
     "adopt": "needs an API server: tests/cli and tests/cluster run it",
+    "cleanup": "needs an API server, or a node: tests/cli, tests/agent and tests/cluster run it",
     "cordon": "needs an API server: tests/cli and tests/cluster/agents run it",
     "uncordon": "needs an API server: tests/cli and tests/cluster/agents run it",
     "claims": "needs an API server: tests/cli runs it on a server that plays one",

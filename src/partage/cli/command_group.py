@@ -36,6 +36,7 @@ _COMMANDS = {
     "cordon": "keep new pods off one card of a node",
     "uncordon": "let new pods onto the card again",
     "adopt": "take a cluster over from another system",
+    "cleanup": "remove what an installation left",
     "slurm": "let Slurm share cards, and hold its jobs",
     "simulate": "compare policies on recorded workloads",
 }
@@ -63,6 +64,7 @@ OTHER_NAMES = {
         ("limit", "limits", "set", "update"), "'partage resize' changes the share of a program."
     ),
     "drain": "'partage cordon --drain' empties one card of a node.",
+    **dict.fromkeys(("uninstall", "leave"), "'partage cleanup' removes what is left afterwards."),
     "describe": "'partage explain' says why a pod is pending.",
     "scheduler": "'partage extender' decides beside kube-scheduler.",
 }

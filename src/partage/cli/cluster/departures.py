@@ -1,0 +1,99 @@
+"""Departures: the programs of an installation that were removed, and end.
+
+What they leave is removed after them, because they would write it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from partage.cli.cluster import cluster_snapshot
+from partage.cli.cluster.leftovers import Place
+from partage.core import errors
+from partage.kube import errors as kube_errors
+
+_AGAIN_S = 1.0
+_PROGRAMS = ("extender", "admission", "scheduler", "agent")
+
+
+class StillThere(errors.PartageError):
+    """Partage is installed."""
+
+    code = "still-installed"
+
+
+class _Metadata(msgspec.Struct, frozen=True):
+    name: str = ""
+    generation: int = 0
+
+
+class _Pod(msgspec.Struct, frozen=True):
+    metadata: _Metadata = _Metadata()
+
+
+class _Rollout(msgspec.Struct, frozen=True, rename="camel"):
+    desired_number_scheduled: int = 0
+    number_ready: int = 0
+    observed_generation: int = 0
+
+
+class _DaemonSet(msgspec.Struct, frozen=True):
+    metadata: _Metadata = _Metadata()
+    status: _Rollout = _Rollout()
+
+
+async def ended(cluster: cluster_snapshot.Cluster, place: Place, *, within_s: float) -> None:
+    """Wait until no program of Partage runs in its namespace; StillThere if they go on."""
+    deadline_s = time.monotonic() + within_s
+    while running := await _running(cluster, place):
+        if time.monotonic() >= deadline_s:
+            raise StillThere(
+                f"Partage is installed in namespace {place.namespace}: {', '.join(running[:5])} "
+                "would write again what is removed",
+                instead=f"helm uninstall {place.name} --namespace {place.namespace}, or delete "
+                "what was applied, and then do this again",
+            )
+        await asyncio.sleep(_AGAIN_S)
+
+
+async def nodes_are_done(
+    cluster: cluster_snapshot.Cluster,
+    place: Place,
+    daemon_set: str,
+    *,
+    within_s: float,
+    tell: Callable[[str], None],
+) -> None:
+    """Wait until a DaemonSet that removes files is ready on its nodes; say where it is not."""
+    path = f"/apis/apps/v1/namespaces/{place.namespace}/daemonsets/{daemon_set}"
+    deadline_s = time.monotonic() + within_s
+    while True:
+        try:
+            made = await cluster.api.get(path, _DaemonSet)
+        except kube_errors.NotFound:
+            tell(f"there is no DaemonSet {daemon_set}; files on nodes are left alone")
+            return
+        status = made.status
+        missing = status.desired_number_scheduled - status.number_ready
+        if status.observed_generation == made.metadata.generation and not missing:
+            tell(f"files were removed on {status.number_ready} nodes")
+            return
+        if time.monotonic() >= deadline_s:
+            tell(f"{missing} nodes did not answer, and keep their files: docs/install.md")
+            return
+        await asyncio.sleep(_AGAIN_S)
+
+
+async def _running(cluster: cluster_snapshot.Cluster, place: Place) -> list[str]:
+    names = ", ".join(_PROGRAMS)
+    selector = f"app.kubernetes.io/name={place.name},app.kubernetes.io/component in ({names})"
+    path = f"/api/v1/namespaces/{place.namespace}/pods"
+    return [
+        f"pod {pod.metadata.name}"
+        async for page in cluster.api.pages(path, _Pod, query={"labelSelector": selector})
+        for pod in page.items
+    ]
