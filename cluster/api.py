@@ -45,6 +45,8 @@ _GROUPS = {
     "MutatingAdmissionPolicy": "admissionregistration.k8s.io/v1",
     "MutatingAdmissionPolicyBinding": "admissionregistration.k8s.io/v1",
     "MutatingWebhookConfiguration": "admissionregistration.k8s.io/v1",
+    "NetworkPolicy": "networking.k8s.io/v1",
+    "PodDisruptionBudget": "policy/v1",
     "PriorityClass": "scheduling.k8s.io/v1",
     "Role": "rbac.authorization.k8s.io/v1",
     "RoleBinding": "rbac.authorization.k8s.io/v1",

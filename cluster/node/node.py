@@ -250,6 +250,11 @@ class Node:
             env=network.environment(),
         )
 
+    def run_inside(self, *command: str | Path) -> subprocess.CompletedProcess[str]:
+        """Run a program of the machine that sees what the node's own programs see."""
+        inside = [*namespace_processes.COMMAND, "enter", str(self._first_pid())]
+        return subprocess.run([*inside, *command], capture_output=True, text=True, check=False)
+
     def logs(self, pod: str, container: str, *, namespace: str = api.DEFAULT) -> str:
         """What the container's present or last run has written, on stdout and stderr."""
         uid = self.plane.client.get("Pod", pod, namespace)["metadata"]["uid"]

@@ -123,6 +123,11 @@ def test_every_program_has_its_libraries(partage_archive: Path) -> None:
     assert missing == {}
 
 
+def test_it_is_small(partage_archive: Path) -> None:
+    """Nodes pull it before they can serve; half of it again would have to be noticed."""
+    assert partage_archive.stat().st_size < 65_000_000
+
+
 @pytest.mark.slow  # it makes all of an image but for its downloads: C, bytecode, compression
 def test_the_same_inputs_give_the_same_digest(partage_archive: Path, tmp_path: Path) -> None:
     """In another folder, by a user with other settings, at another time, with nothing kept."""
