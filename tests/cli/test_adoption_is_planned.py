@@ -365,10 +365,10 @@ class TestNodes:
 
     def test_who_the_old_system_would_not_know(self) -> None:
         """A pod without gpushare's annotations, unless it was there before gpushare left."""
-        before, known = _pod("a", limits={MEMORY: 3}), _tenant("b", 0, 3)
-        assert checks.strangers(self.adoption, self.place, [before, known]) == ""
+        before, recorded = _pod("a", limits={MEMORY: 3}), _tenant("b", 0, 3)
+        assert checks.strangers(self.adoption, self.place, [before, recorded]) == ""
         stranger = _pod("c", limits={MEMORY: 3})
-        text = checks.strangers(self.adoption, self.place, [known, stranger])
+        text = checks.strangers(self.adoption, self.place, [recorded, stranger])
         assert "gpushare would not know which cards pod default/c has" in text
 
 

@@ -78,9 +78,11 @@ class Player:
         present = [pod for pod in self._cluster.serving(node) if _owned(pod, daemon_set)]
         for pod in present:
             meta = pod["metadata"]
-            going = "deletionTimestamp" in meta
-            if going or not _belongs(daemon_set, node) or _outdated(daemon_set, pod):
+            if "deletionTimestamp" in meta:  # since the round before: it has ended by now
                 self.client.delete("Pod", meta["name"], meta["namespace"], grace_seconds=0)
+                return True
+            if not _belongs(daemon_set, node) or _outdated(daemon_set, pod):
+                self.client.delete("Pod", meta["name"], meta["namespace"])
                 return True
         if present or not _belongs(daemon_set, node):
             return False

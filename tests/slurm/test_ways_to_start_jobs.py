@@ -141,9 +141,9 @@ def test_what_runs_before_and_after_a_task(slurm: held_slurm.HeldSlurm) -> None:
         options.append(f"--task-{name}={script}")
     done = slurm.srun("--gres=shard:4", "--ntasks=2", "--overcommit", *options, "true")
     assert done.returncode == 0, done.stderr
-    told = {path.name: path.read_text() for path in folder.iterdir()}
-    assert sorted(name.partition("-")[0] for name in told) == ["epilog"] * 2 + ["prolog"] * 2
-    assert set(told.values()) == {f"{LIMITS}\n/etc/partage/fence/libpartage.so\n"}
+    outputs = {path.name: path.read_text() for path in folder.iterdir()}
+    assert sorted(name.partition("-")[0] for name in outputs) == ["epilog"] * 2 + ["prolog"] * 2
+    assert set(outputs.values()) == {f"{LIMITS}\n/etc/partage/fence/libpartage.so\n"}
 
 
 def test_a_task_that_is_killed_gives_back_what_it_had(slurm: held_slurm.HeldSlurm) -> None:

@@ -318,8 +318,8 @@ def test_a_node_that_is_back_before_its_cards_are() -> None:
 def test_tflops_are_another_percentage_on_each_model(model: str, percent: int) -> None:
     """The claim gets it where there is room; a model that nobody knows is left out."""
     story = Story()
-    known = small_fleets.node("n1", claim_replica.CARD_MIB, model=model)
-    story.replica.fleet.set_node(known)
+    with_speed = small_fleets.node("n1", claim_replica.CARD_MIB, model=model)
+    story.replica.fleet.set_node(with_speed)
     resources = {"requests": {"elasticgpu.io/tflops": 4, objects.MEMORY: "2Gi"}}
     story.claim("c", 0, resources=resources)
     story.rest()
