@@ -33,7 +33,7 @@ def hami() -> list[api.Object]:
     plugin = labels | {"app.kubernetes.io/component": "hami-device-plugin"}
     return [
         _object("v1", "ServiceAccount", "hami-device-plugin", labels),
-        _workload(
+        workload(
             "Deployment",
             "hami-scheduler",
             scheduler,
@@ -51,7 +51,7 @@ def hami() -> list[api.Object]:
             **_object("v1", "Service", "hami-scheduler", labels),
             "spec": {"ports": [{"port": 443}], "selector": scheduler},
         },
-        _workload(
+        workload(
             "DaemonSet",
             "hami-device-plugin",
             plugin,
@@ -108,7 +108,7 @@ def nvidia(*, operated: bool = False, image: str = "nvidia:1") -> list[api.Objec
     chosen = {"nvidia.com/gpu.deploy.device-plugin": "true"} if operated else {}
     container = {"name": "nvidia-device-plugin-ctr", "image": image}
     return [
-        _workload(
+        workload(
             "DaemonSet",
             "nvidia-device-plugin-daemonset",
             labels,
@@ -163,7 +163,7 @@ def _extender(image: str) -> api.Object:
         "image": image,
         "env": [{"name": "LOG_LEVEL", "value": "debug"}, {"name": "PORT", "value": "12345"}],
     }
-    return _workload(
+    return workload(
         "Deployment",
         EXTENDER,
         {"app": "gpushare", "component": EXTENDER},
@@ -201,7 +201,7 @@ def _device_plugin(image: str, unit: str) -> api.Object:
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
         "volumeMounts": [{"name": "device-plugin", "mountPath": folder}],
     }
-    return _workload(
+    return workload(
         "DaemonSet",
         PLUGIN,
         labels,
@@ -214,7 +214,7 @@ def _device_plugin(image: str, unit: str) -> api.Object:
     )
 
 
-def _workload(
+def workload(
     kind: str,
     name: str,
     labels: dict[str, str],
@@ -222,6 +222,7 @@ def _workload(
     more: dict[str, Any],
     **pod: Any,
 ) -> api.Object:
+    """A Deployment or a DaemonSet in the system's namespace."""
     template = {"metadata": {"labels": labels}, "spec": {"containers": containers, **pod}}
     spec = {"selector": {"matchLabels": labels}, "template": template, **more}
     return {**_object("apps/v1", kind, name, labels), "spec": spec}

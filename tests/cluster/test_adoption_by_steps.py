@@ -264,7 +264,7 @@ def _partage() -> list[api.Object]:
     """The agents and the extender of the chart, in short."""
     chosen = {"nodeSelector": {"partage.dev/agent": "enabled"}}
     words = ["partage", "agent", "--dialects=partage,aliyun,qgpu,gaia,elastic,t9k"]
-    agent = originals._workload(
+    agent = originals.workload(
         "DaemonSet",
         "partage-agent",
         {"app": "partage-agent"},
@@ -272,7 +272,7 @@ def _partage() -> list[api.Object]:
         {},
         **chosen,
     )
-    extender = originals._workload(
+    extender = originals.workload(
         "Deployment",
         "partage-extender",
         {"app": "partage-extender"},
