@@ -206,7 +206,8 @@ class Performance:
             await self._by_pod(step.name, place, marked=False)
         await self._until(step.name, lambda: self._restored(place))
         labels = {name: None for name in _TOLD_LABELS if name not in places.labels(place)}
-        await self._writer.patch_node(place.name, labels=labels, annotations={nodes.CARDS: None})
+        notes: dict[str, str | None] = {nodes.CARDS: None, nodes.AWAY: None}
+        await self._writer.patch_node(place.name, labels=labels, annotations=notes)
         await self._open(place)
 
     async def _is_finished(self, step: adoptions.NodeStep) -> bool:
