@@ -15,10 +15,9 @@ from partage.fence.store import roots
 
 _CLUSTER = """\b
 Examples:
-  partage cleanup cluster                       what is left; nothing is changed
-  partage cleanup cluster --remove              after `helm uninstall partage`
-  partage cleanup cluster --remove --definitions
-                                                with all claims
+  partage cleanup cluster             what is left; nothing is changed
+  partage cleanup cluster --remove    after `helm uninstall partage`
+  partage cleanup cluster --remove --definitions     with all claims
   partage cleanup cluster -o json | jq -r '.leftovers[].object'
 
 \b
@@ -27,7 +26,7 @@ or the cluster cannot be read or changed.
 """
 _NODE = """\b
 Examples, as root on a node:
-  partage cleanup node                what agents left here; nothing is changed
+  partage cleanup node             what agents left; nothing is changed
   partage cleanup node --remove
 
 \b
@@ -81,7 +80,7 @@ def cluster_command(
     kubeconfig: str | None,
     context: str | None,
 ) -> int:
-    """Labels, annotations, taints and resources of nodes, Secrets, Leases, objects about cards.
+    """What is left in a cluster: on nodes, in the namespace, about cards.
 
     Pods keep what is written on them: it says which cards they have.
     """
@@ -124,7 +123,10 @@ def node_command(
     kubelet_folder: Path,
     output: str,
 ) -> int:
-    """Files that agents made on this node; those of containers that run stay, and hold them."""
+    """Files that agents left on this node.
+
+    Those of containers that run stay, and hold them.
+    """
     folders = node_leftovers.Folders(
         root=root,
         library=library_folder,
