@@ -24,7 +24,8 @@ _IN_FILES = {
     "deploy/chart/partage/Chart.yaml": (rf"(?m)^((?:appV|v)ersion: )({_NUMBER})$",),
     "deploy/Containerfile": (rf'(image\.version=")({_NUMBER})',),
 }
-_READ = ("README.md", "SECURITY.md", "deploy", "docs", "examples")
+_DROP_IN = "src/partage/cli/cluster/adoption/gpushare-drop-in.yaml"
+_READ = ("README.md", "SECURITY.md", "deploy", "docs", "examples", _DROP_IN)
 _NOT_OURS = ("docs/decisions/",)  # they say what was true on their day
 
 
