@@ -1,9 +1,9 @@
 """The claim check: what a container has by a claim is compared with the claim's object.
 
-Whoever may edit a pod can edit its record. The amounts of other containers stand in their limits,
-which nobody can edit, and are compared with these. A container by a claim has no amounts, so its
-record alone says what it has; the ElasticGPU says it too, and tenants cannot write that. It names
-the claim whose it is, and the pod names the claim that it uses.
+Everybody who may edit a pod can edit its record. The amounts of other containers stand in their
+limits, which nobody can edit, and are compared with these. A container by a claim has no amounts,
+so its record alone says what it has; the ElasticGPU says it too, and tenants cannot write that. It
+names the claim that owns it, and the pod names the claim that it uses.
 
 It fails closed: where the API server does not answer, the container waits. No other container is
 asked about.

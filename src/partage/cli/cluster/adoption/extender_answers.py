@@ -1,6 +1,6 @@
 """What an extender answers to gpushare's ``inspect``, asked through the API server.
 
-So it is asked from wherever kubectl works, and by the rights of who asks.
+So it is asked from wherever kubectl works, with the rights of the person who asks.
 """
 
 from __future__ import annotations

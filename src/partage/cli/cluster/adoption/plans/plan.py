@@ -33,7 +33,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def tenants(seen: situation.Situation, moved: list[adoptions.Place]) -> tuple[Tenants, ...]:
-    """Who has cards on the nodes that are moved."""
+    """The pods with cards on the nodes that are moved."""
     return tuple(
         Tenants(
             node=place.name,
