@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 import json
 from collections.abc import Callable
@@ -28,6 +29,8 @@ class Agent:
         self.coming: list[str] = []
         self.registered = [CORES]
         self.offered = {CORES}
+        self.marked = False
+        self._openings = asyncio.Semaphore(0)
         self.order: list[str] = []
         self.passing: Callable[[float], None] = lambda _now_s: None
         self.presence = presence.Presence(
@@ -38,12 +41,18 @@ class Agent:
                 coming=self._coming,
                 end=self._end,
                 offers=self.offered.__contains__,
+                marked=lambda: self.marked,
                 now=lambda: NOW,
                 clock=self.time.clock,
                 sleep=self._sleep,
             ),
         )
         server.respond = self._answer
+
+    async def opened(self) -> None:
+        """The node has been opened once more."""
+        async with asyncio.timeout(60):
+            await self._openings.acquire()
 
     async def _coming(self) -> list[str]:
         return self.coming
@@ -60,6 +69,8 @@ class Agent:
         assert (request.verb, request.path) == ("PATCH", "/api/v1/nodes/gpu-1")
         text = json.loads(request.body)["metadata"]["annotations"][nodes.AWAY]
         self.order.append("back" if text is None else text)
+        if text is None:
+            self._openings.release()
         return scripted_server.Answer()
 
 
@@ -68,6 +79,7 @@ async def agent(server: scripted_server.Server, client: api.Api) -> Agent:
     """One that serves."""
     made = Agent(server, client)
     await made.presence.arrive()
+    await made.opened()
     assert made.order == ["back"]
     made.order.clear()
     return made
@@ -123,6 +135,22 @@ async def test_without_the_api_server_it_goes_at_once(
     await agent.presence.leave()
     assert agent.order == []
     assert "the node does not say whether its agent is there" in caplog.text
+
+
+async def test_the_mark_of_another_agent_is_taken_away_by_the_one_that_stays(
+    agent: Agent,
+) -> None:
+    """Once the kubelet counts on it; one that leaves itself lets its own mark be."""
+    staying = asyncio.create_task(agent.presence.run())
+    await agent.opened()  # as each agent does when it comes
+    agent.marked, agent.problems = True, ["x has to be registered again"]
+    agent.passing = lambda now_s: agent.problems.clear() if now_s > 9 else None
+    await agent.opened()
+    assert agent.time.now_s - 1000 > 9
+    agent.order.clear()
+    await agent.presence.leave()
+    assert agent.order == ["2026-11-18T12:00:00+00:00", "ended"]
+    staying.cancel()
 
 
 async def test_a_mark_that_was_left_is_taken_away_when_the_kubelet_knows(

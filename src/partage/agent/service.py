@@ -131,6 +131,7 @@ class Agent:
                 coming=self._coming,
                 end=self._served.end,
                 offers=self._offers,
+                marked=self._marked,
                 now=_now,
             ),
         )
@@ -236,7 +237,7 @@ class Agent:
         group.create_task(self._watch.run())
         group.create_task(self._time.run())
         group.create_task(self._renew())
-        group.create_task(self._presence.arrive())
+        group.create_task(self._presence.run())
         while True:
             self._served.refresh(group)
             self._publisher.look()
@@ -299,6 +300,9 @@ class Agent:
 
     def _offers(self, resource: str) -> bool:
         return self._node.offers(resource)
+
+    def _marked(self) -> bool:
+        return nodes.AWAY in self._node.metadata.annotations
 
     def _grant(self, pod: pods.Pod) -> grants.Grant | None:
         grant = self._starter.enforced(pod)

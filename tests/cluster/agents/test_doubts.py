@@ -13,6 +13,7 @@ import pytest
 from cluster import api, objects
 from cluster.node.node import Node
 from cluster.partage_processes.agent_process import Agent
+from partage.dialects import nodes
 from partage.fence.store import layout, locks, shared_files, tenants
 from tests.cluster import making, whole_cards
 from tests.cluster.agents import site as sites
@@ -160,12 +161,16 @@ class TestAnotherAgent:
         assert len({path.name.split("-")[-2] for path in own}) == len(own)  # one for each resource
 
     def test_the_newcomer_survives_the_end_of_the_first(self, site: Site, second: Agent) -> None:
-        """With the first the kubelet drops whoever has the resource; that one registers anew."""
+        """With the first the kubelet drops whoever has the resource; that one registers anew.
+
+        The first has closed the node before it went, and the second opens it.
+        """
         node = site.nodes[1]
         second.start()
         site.agent(node.name).stop()
-        making.eventually(lambda: not second.is_ready(), why=second.log)
+        making.eventually(lambda: _times_anew(second), why=second.log)
         making.eventually(second.is_ready, why=second.log)
+        making.eventually(lambda: nodes.AWAY not in _annotations(node), why=second.log)
         making.eventually(lambda: _allocatable(node, MEMORY) == UNITS, why=second.log)
         _starts(site, node, "after")
 
@@ -217,6 +222,11 @@ def _starts(site: Site, node: Node, name: str) -> None:
 def _ended_or_runs(site: Site, name: str) -> str:
     phase: str = site.pod(name)["status"].get("phase", "")
     return phase if phase in ("Running", "Failed") else ""
+
+
+def _annotations(node: Node) -> dict[str, str]:
+    metadata = node.plane.client.get("Node", node.name)["metadata"]
+    return dict(metadata.get("annotations", {}))
 
 
 def _allocatable(node: Node, resource: str) -> int:

@@ -7,7 +7,8 @@ before. Then it goes from the kubelet, and takes the mark away when the node's s
 node offers nothing: from then on kube-scheduler knows.
 
 One that crashes leaves no mark, and neither does a machine that fails. A mark that was left by one
-that was killed meanwhile is taken away by the next.
+that was killed meanwhile is taken away by the next, and so is that of a second agent by the first,
+which goes on: the one that serves the node opens it.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import datetime as dt
 import logging
 import time
 from collections.abc import Awaitable, Callable, Collection
+from typing import NoReturn
 
 import msgspec
 
@@ -30,6 +32,7 @@ _TOLD_S = 5.0  # for the API server to store the mark
 _SETTLING_S = 2.0  # others hear of it, and a Binding that is on its way arrives
 _PATIENCE_S = 22.0  # of the 30 that a pod has to end
 _AGAIN_S = 0.2
+_LOOK_S = 2.0  # between two looks at what the node says
 _REGISTERING_S = 60.0  # a resource that is never registered does not close the node
 
 
@@ -40,6 +43,7 @@ class Callbacks(msgspec.Struct, frozen=True):
     coming: Callable[[], Awaitable[Collection[str]]]  # pods to which the kubelet gave nothing yet
     end: Callable[[], Collection[str]]  # goes from the kubelet; the resources that it had
     offers: Callable[[str], bool]  # whether the node's status still has some of a resource
+    marked: Callable[[], bool]  # whether the node says that its agent leaves
     now: Callable[[], dt.datetime]
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
@@ -52,7 +56,17 @@ class Presence:
         self._api = api
         self._path = f"/api/v1/nodes/{name}"
         self._callbacks = callbacks
-        self._serves = False
+        self._serves = False  # and means to stay
+        self._turn = asyncio.Lock()  # what is written last is what was meant last
+
+    async def run(self) -> NoReturn:
+        """Open the node, and keep it open as long as this agent serves it."""
+        await self.arrive()
+        while True:
+            await self._callbacks.sleep(_LOOK_S)
+            if self._serves and self._callbacks.marked() and not self._callbacks.problems():
+                log.info("another agent has left; this one serves the node")
+                await self._mark(None)
 
     async def arrive(self) -> None:
         """Take a mark that was left away, once the kubelet counts on this agent."""
@@ -67,7 +81,8 @@ class Presence:
         """Say that the agent leaves, serve what was bound before, and return when all know."""
         began_at = self._callbacks.clock()
         moment = self._callbacks.now().isoformat(timespec="seconds")
-        if not self._serves or not await self._mark(moment):
+        serves, self._serves = self._serves, False
+        if not serves or not await self._mark(moment):
             return
         log.info("the agent leaves: nothing new is placed on this node")
         await self._callbacks.sleep(_SETTLING_S)
@@ -97,7 +112,8 @@ class Presence:
         """Whether the node says so now; without a text it says nothing any more."""
         change = {"metadata": {"annotations": {nodes.AWAY: text}}}
         try:
-            await asyncio.wait_for(self._api.patch(self._path, change), _TOLD_S)
+            async with self._turn:
+                await asyncio.wait_for(self._api.patch(self._path, change), _TOLD_S)
         except (kube_errors.KubeError, TimeoutError) as error:
             log.warning("the node does not say whether its agent is there: %s", error)
             return False
