@@ -115,12 +115,17 @@ def _is_accepted(site: Site, pod: api.Object) -> bool:
 
 
 def test_an_immediate_claim_holds_its_share_before_any_pod(site: Site) -> None:
-    """Nobody else can have it, also after the extender was killed."""
+    """Nobody else can have it, also after everything was killed."""
     _class(site)
     for number, mib in enumerate(sorted(_card_sizes(site), reverse=True)):
         _claim(site, f"c{number}", mib - 1000)
         _phase(site, claiming.CLAIM, f"c{number}", "Bound")
     site.extender.kill()
+    for node in site.nodes:
+        site.agent(node.name).kill()
+        node.restart_kubelet()
+    site.plane.kill_apiserver()
+    site.plane.start_apiserver()
     site.start()
     site.create(
         objects.running_pod("large", objects.container(limits={"partage.dev/memory-mib": 2000}))
@@ -172,6 +177,7 @@ def test_pods_that_cannot_have_their_claim_wait_and_are_told(site: Site) -> None
         lambda: _explains(site, "third", "there is no ElasticGPUClaim default/missing")
     )
     making.told(site.plane, "second", "is used by pod default/first")
+    making.told(site.plane, "third", "there is no ElasticGPUClaim default/missing")
     site.gone("first")
     site.running("second")
 
@@ -219,6 +225,7 @@ def test_a_claim_is_lost_with_its_card_and_comes_back(site: Site) -> None:
         making.eventually(lambda: _events(site, "is unhealthy") == {"c", name})
         site.create(_pod("after", {"elasticgpu.io/egpuc-main": "c"}))
         making.eventually(lambda: _explains(site, "after", "is unhealthy"))
+        making.told(site.plane, "after", "is unhealthy")
         assert site.pod("before")["status"]["phase"] == "Running"
     finally:
         sites.simsmi(node, "reset")
