@@ -25,10 +25,13 @@ def installed(plane: ControlPlane, definitions: Collection[api.Object]) -> Itera
 
 
 def remove(plane: ControlPlane, unwanted: Collection[str]) -> None:
-    """Delete definitions, and wait for their end: until then nobody can make them again."""
+    """Delete definitions, and wait for their end: until then nobody can make them again.
+
+    An API server that could not remove one at once tries again after pauses that grow.
+    """
     for name in names(plane).intersection(unwanted):
         plane.client.delete(KIND, name, "")
-    making.eventually(lambda: names(plane).isdisjoint(unwanted))
+    making.eventually(lambda: names(plane).isdisjoint(unwanted), patience_s=300)
 
 
 def names(plane: ControlPlane) -> set[str]:
