@@ -21,11 +21,15 @@ FILES = {
     "tests/slurm/test_use_in_the_accounting.py": "likewise, with a database",
     "tests/native/test_wheels.py": "a release is made once for all, as it takes long",
 }
+CLUSTER = "tests/cluster/"
+AGENTS = "tests/cluster/agents/"  # of real nodes, which take a while to come up
 
 
 class Scheduling(LoadScopeScheduling):  # type: ignore[misc]
-    """Tests of the files above go to one process, one after the other."""
+    """Tests of the files above go to one process, one after the other; as do those of a cluster, by file."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
-        return file if file in FILES else nodeid
+        if file.startswith(AGENTS):
+            return AGENTS
+        return file if file in FILES or file.startswith(CLUSTER) else nodeid

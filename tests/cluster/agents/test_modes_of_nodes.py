@@ -17,6 +17,7 @@ from tests.cluster.agents.site import Site
 MODE = "sched.tensorstack.dev/node-alloc-mode"
 CARDS = "tensorstack.dev/nvidia-gpu"
 PERCENT, WHOLE_NODE = f"{CARDS}-percent", f"{CARDS}-node"
+HOSTNAME = "kubernetes.io/hostname"
 GROUP = {"scheduler.tensorstack.dev/group-name": "gpu-usage"}
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
@@ -46,14 +47,14 @@ def _offers(site: Site, node: Node, **amounts: int) -> None:
     making.eventually(lambda: counted() == amounts, why=lambda: str(counted()))
 
 
-def _pod(name: str, limits: dict[str, int], mode: str, **spec: Any) -> api.Object:
-    """A pod of T9k on nodes of a mode; nobody adds tolerations here."""
+def _pod(name: str, limits: dict[str, int], node: Node, **spec: Any) -> api.Object:
+    """A pod of T9k on one node; nobody adds tolerations here."""
     made = objects.running_pod(
         name,
         objects.container(limits=limits),
         schedulerName="t9k-scheduler",
         tolerations=[{"operator": "Exists"}],
-        nodeSelector={MODE: mode},
+        nodeSelector={HOSTNAME: node.name},
         **spec,
     )
     made["metadata"]["labels"] = GROUP
@@ -73,7 +74,7 @@ def test_a_percentage_is_told_in_mib(site: Site, node: Node) -> None:
     """30 % of 16384 MiB are 4915, as T9k's environment has it."""
     _set_mode(site, node, "sgn")
     _offers(site, node, cards=0, percent=200, whole=0)
-    site.create(_pod("share", {PERCENT: 30}, "sgn"))
+    site.create(_pod("share", {PERCENT: 30}, node))
     (pod,) = site.running("share")
     environment = site.environment("share")
     assert environment["T9K_GPU_PERCENT"] == "30"
@@ -85,7 +86,7 @@ def test_cards_of_an_exclusive_node_are_distinct(site: Site, node: Node) -> None
     """And all that the container sees."""
     _set_mode(site, node, "xgn")
     _offers(site, node, cards=2, percent=0, whole=1)
-    site.create(_pod("cards", {CARDS: 2}, "xgn"))
+    site.create(_pod("cards", {CARDS: 2}, node))
     site.running("cards")
     uuids = site.environment("cards")["NVIDIA_VISIBLE_DEVICES"].split(",")
     assert node.cards is not None
@@ -100,7 +101,7 @@ def test_a_label_changes_what_is_offered_under_running_pods(site: Site, node: No
     """
     _set_mode(site, node, "sgn")
     _offers(site, node, cards=0, percent=200, whole=0)
-    site.create(_pod("share", {PERCENT: 30}, "sgn"))
+    site.create(_pod("share", {PERCENT: 30}, node))
     (before,) = site.running("share")
     told_before = len(_told_of_node(site, node, "ModeChanged"))
 
@@ -110,10 +111,10 @@ def test_a_label_changes_what_is_offered_under_running_pods(site: Site, node: No
     assert "1 pod of the mode before still runs (default/share)" in "".join(
         _told_of_node(site, node, "ModeChanged")
     )
-    site.create(_pod("card", {CARDS: 1}, "xgn"))
+    site.create(_pod("card", {CARDS: 1}, node))
     (card,) = site.running("card")
     assert not sites.shares(card).keys() & sites.shares(before).keys()
-    site.create(_pod("second", {CARDS: 1}, "xgn"))
+    site.create(_pod("second", {CARDS: 1}, node))
 
     node.kill_shim("share")
     # Once, or twice: the kubelet may see the end of the container before that of its sandbox.
@@ -122,6 +123,8 @@ def test_a_label_changes_what_is_offered_under_running_pods(site: Site, node: No
     node.restart_kubelet()
     making.eventually(node.is_ready, patience_s=60)
     _offers(site, node, cards=2, percent=0, whole=1)
+    site.create(_pod("later", {}, node))  # a kubelet first takes back what it had
+    site.running("later")
     assert site.pod("share")["metadata"]["uid"] == before["metadata"]["uid"]
     assert sites.shares(after) == sites.shares(before)
     assert site.environment("share")["T9K_GPU_MEMORY"] == "4915"
@@ -158,10 +161,10 @@ def test_pods_of_daemon_sets_are_beside_a_pod_with_a_whole_node(site: Site, node
         daemons = making.eventually(lambda: _daemons(site), patience_s=60)
         assert all("pod-template-generation" in pod["metadata"]["labels"] for pod in daemons)
         alone = {"podAntiAffinity": {REQUIRED: [additions.ALONE]}}
-        site.create(_pod("node", {WHOLE_NODE: 1}, "xgn", affinity=alone))
+        site.create(_pod("node", {WHOLE_NODE: 1}, node, affinity=alone))
         (pod,) = site.running("node")
         assert pod["spec"]["nodeName"] == node.name
-        site.create(_pod("plain", {}, "xgn"))
+        site.create(_pod("plain", {}, node))
         making.told(site.plane, "plain", "anti-affinity")
         site.gone("node", "plain")
     finally:
