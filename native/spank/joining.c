@@ -34,14 +34,14 @@ static int begin_asking(const struct tenant *tenant)
 }
 
 bool step_join(const struct tenant *tenant, const struct request *request, const struct table *table,
-               bool batch, enum compute compute, struct problem *problem)
+               bool of_job, enum compute compute, struct problem *problem)
 {
     struct allocation step;
     if (!request_shares(request, table->sharing))
         return tenant_join(tenant, NULL, EXTENT_STEP, NULL, compute, problem) == JOINED;
     if (!request_allocation(request, table, &step, problem))
         return false;
-    enum extent extent = batch && step.cards == 1 ? EXTENT_JOB : EXTENT_STEP;
+    enum extent extent = of_job && step.cards == 1 ? EXTENT_JOB : EXTENT_STEP;
     enum joined joined = tenant_join(tenant, &step, extent, &step, compute, problem);
     if (joined != JOIN_ASK)
         return joined == JOINED;

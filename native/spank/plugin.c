@@ -8,6 +8,7 @@
 #include <slurm/slurm.h>
 #include <slurm/spank.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 SPANK_PLUGIN(partage, 1)
@@ -103,7 +104,7 @@ static bool tell_task(spank_t spank, const struct tenant *tenant, const struct h
 enum fenced { A_TASK, WHAT_FOLLOWS_TASKS };
 
 static bool fence_tenant(spank_t spank, const struct settings *settings, const struct tenant *tenant,
-                         const struct request *request, bool batch, enum fenced fenced,
+                         const struct request *request, bool of_job, enum fenced fenced,
                          struct problem *problem)
 {
     static struct table table;
@@ -112,11 +113,15 @@ static bool fence_tenant(spank_t spank, const struct settings *settings, const s
         return false;
     if (!request_shares(request, table.sharing) && !tenant_exists(tenant))
         return true; /* whole cards, and a variable of the user's own */
-    return step_join(tenant, request, &table, batch, settings->compute, problem) &&
+    return step_join(tenant, request, &table, of_job, settings->compute, problem) &&
            tenant_read(tenant, &holding, problem) && places_enter(tenant, &holding, &table, problem) &&
            (fenced != A_TASK || tell_task(spank, tenant, &holding, problem)) &&
            (!settings->confined || confinement_begin(problem));
 }
+
+/* In a job's script, and in the shell that `salloc` opens, Slurm writes SLURM_JOB_GPUS; in other steps
+ * SLURM_STEP_GPUS. The other one is what the user had where the job was submitted. */
+static bool is_of_job(uint32_t step) { return step == SLURM_BATCH_SCRIPT || step == SLURM_INTERACTIVE_STEP; }
 
 static bool fence(spank_t spank, int count, char *arguments[], enum fenced fenced, struct problem *problem)
 {
@@ -124,23 +129,31 @@ static bool fence(spank_t spank, int count, char *arguments[], enum fenced fence
     struct settings settings;
     struct tenant tenant;
     uint32_t step;
+    if (!find_job(spank, &tenant, &step, problem))
+        return false;
+    bool of_job = is_of_job(step);
     struct request request = {
         .shards = variable(spank, "SLURM_SHARDS_ON_NODE", shards),
         .percent = variable(spank, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", percent),
-        .cards = variable(spank, "SLURM_STEP_GPUS", cards),
+        .cards = variable(spank, of_job ? "SLURM_JOB_GPUS" : "SLURM_STEP_GPUS", cards),
     };
-    if (!request.cards)
-        request.cards = variable(spank, "SLURM_JOB_GPUS", cards); /* a batch step has only that */
     bool whole = !request.shards && !request.percent;
     if (!read_settings(&settings, count, arguments, problem))
         return whole; /* a slip in plugstack.conf stops those alone who need the plugin */
-    if (!find_job(spank, &tenant, &step, problem))
-        return false;
     tenant.root = settings.root;
     if (step == SLURM_EXTERN_CONT || (whole && !tenant_exists(&tenant)))
         return true; /* the extern step starts nothing for the user */
-    bool batch = step == SLURM_BATCH_SCRIPT;
-    return fence_tenant(spank, &settings, &tenant, &request, batch, fenced, problem);
+    return fence_tenant(spank, &settings, &tenant, &request, of_job, fenced, problem);
+}
+
+/* Slurm gives a job the environment in which it was submitted. From within a job with shards that would say
+ * of a job with whole cards that it has shards, as Slurm neither sets nor clears this variable there. */
+int slurm_spank_init(spank_t spank, int count, char *arguments[])
+{
+    (void)spank, (void)count, (void)arguments;
+    if (spank_context() == S_CTX_LOCAL || spank_context() == S_CTX_ALLOCATOR)
+        unsetenv("SLURM_SHARDS_ON_NODE");
+    return 0;
 }
 
 void note(const char *text) { slurm_info("Partage: %s", text); }

@@ -130,9 +130,9 @@ enum joined tenant_join(const struct tenant *tenant, const struct allocation *jo
 /* ---- joining.c ----------------------------------------------------------------------------- */
 
 /* Puts a step into its job's tenant, which is made if need be; asks the controller where the step's own
- * data does not tell enough. `batch`: the step is the job's script, and has what the job has here. */
+ * data does not tell enough. `of_job`: the step has what the job has here, as the job's script has. */
 bool step_join(const struct tenant *tenant, const struct request *request, const struct table *table,
-               bool batch, enum compute compute, struct problem *problem);
+               bool of_job, enum compute compute, struct problem *problem);
 
 /* ---- variables.c --------------------------------------------------------------------------- */
 

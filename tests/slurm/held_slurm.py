@@ -171,10 +171,13 @@ class HeldSlurm:
         started("None")  # answered
         return started
 
-    def submit(self, script: pathlib.Path, *words: str, user: str = USERS[0]) -> int:
+    def submit(
+        self, script: pathlib.Path, *words: str, user: str = USERS[0], **environment: str
+    ) -> int:
         """A job that is a script; its number."""
         options = ["--parsable", "--chdir=/", f"--output={self._output}/%j.txt", *words]
-        done = self.inside(*as_user(user), "sbatch", *options, str(script))
+        command = [*as_user(user), "sbatch", *options, str(script)]
+        done = self.inside(*command, environment=environment)
         assert done.returncode == 0, done.stderr
         return int(done.stdout)
 

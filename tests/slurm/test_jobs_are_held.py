@@ -139,6 +139,28 @@ def test_a_users_variables_change_nothing(
     program.end()
 
 
+def test_a_script_has_the_card_that_slurm_gave_it(slurm: held_slurm.HeldSlurm) -> None:
+    """What a user had where the job was submitted, as in a step of another job, is not believed."""
+    script = slurm.folder / "waits.sh"
+    script.write_text("#!/bin/sh\nexec sleep 600\n")
+    variables = {"SLURM_SHARDS_ON_NODE": "16", "SLURM_STEP_GPUS": "1", "SLURM_JOB_GPUS": "1"}
+    job = slurm.submit(script, "--gres=shard:4", **variables)
+    slurm.until(slurm.jobs)
+    used = slurm.used(job)
+    assert (used.uuid, used.quota_bytes) == (slurm.devices[0].uuid, 4 * GIB)
+
+
+def test_a_job_that_is_submitted_in_a_job_has_nothing_of_it(slurm: held_slurm.HeldSlurm) -> None:
+    """The one has shards of a card; the other has a whole card, and no fence."""
+    script = slurm.folder / "whole.sh"
+    script.write_text("#!/bin/sh\necho of $SLURM_JOB_GPUS\nls -d /etc/partage/*\n")
+    output = _shared_folder(slurm) / "output"
+    words = ("--wait", "--chdir=/", f"--output={output}", "--gres=gpu:1", str(script))
+    done = slurm.srun("--gres=shard:4", "sbatch", *words)
+    assert done.stdout.startswith("Submitted"), done.stderr
+    assert output.read_text().startswith("of 1\nls: cannot access"), output.read_text()
+
+
 def test_a_choice_of_cards_leads_to_no_other(slurm: held_slurm.HeldSlurm) -> None:
     """By number or by name: there is the job's share of its card, or nothing."""
     python = (held_slurm.PYTHON, "-I", "-S", "-c", CHOICES)

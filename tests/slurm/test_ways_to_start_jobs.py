@@ -79,13 +79,16 @@ def test_steps_of_an_allocation_one_after_the_other(slurm: held_slurm.HeldSlurm)
 
 
 def test_an_interactive_step(slurm: held_slurm.HeldSlurm) -> None:
-    """`salloc` without a command opens a shell on the node, as a step of its own."""
+    """`salloc` without a command opens a shell on the node, which has what the job has."""
     shell = slurm.folder / "shell"
     shell.write_text(f"#!/bin/sh\nexec {' '.join(slurm.client)}\n")
     shell.chmod(0o755)
     words = ("salloc", "--quiet", "--chdir=/", "--gres=shard:4")
-    program = slurm.started(*words, SHELL=str(shell))
+    program = slurm.started(*words, SHELL=str(shell), SLURM_STEP_GPUS="1")
     assert is_held(program, 4)
+    [job] = slurm.jobs()
+    assert slurm.used(job).uuid == slurm.devices[0].uuid
+    assert (slurm.root.tenants / f"job-{job}" / "in-full").exists()
     program.end()
 
 
