@@ -38,6 +38,14 @@ def install(place: installation.Installation) -> installation.Plan:
     return plan
 
 
+def uninstall(place: installation.Installation) -> installation.Plan:
+    """Both runs of it; what the second was."""
+    installation.apply(installation.uninstalling(place))
+    plan = installation.uninstalling(place)
+    installation.apply(plan)
+    return plan
+
+
 def test_what_is_installed(place: installation.Installation) -> None:
     """The plugin, its line after those of others, and two scripts that Slurm is told of."""
     install(place)
@@ -145,7 +153,7 @@ def test_uninstalling_leaves_what_others_wrote(place: installation.Installation)
     install(place)
     with place.main.open("a") as file:
         file.write("PartitionName=all\n")
-    installation.apply(installation.uninstalling(place))
+    assert uninstall(place).notes == ()
     assert place.main.read_text() == SLURM_CONF + "\nPartitionName=all\n"
     assert place.plugstack.read_text() == PLUGSTACK
     assert list(place.folder.iterdir()) == []
@@ -161,6 +169,51 @@ def test_a_file_that_is_ours_alone_goes(place: installation.Installation) -> Non
     assert place.plugstack.exists()
     installation.apply(installation.uninstalling(place))
     assert not place.plugstack.exists()
+
+
+def test_the_scripts_stay_until_slurmd_was_restarted(place: installation.Installation) -> None:
+    """It knows them by the slurm.conf that it read."""
+    install(place)
+
+    plan = installation.uninstalling(place)
+    installation.apply(plan)
+
+    assert [change.path for change in plan.changes] == [place.main, place.plugstack]
+    [note] = plan.notes
+    assert note.startswith("restart slurmd, and slurmctld if it is here; then run this again")
+    assert len(list(place.folder.iterdir())) == 3
+    assert (place.rule.exists(), place.script.exists()) == (True, True)
+
+
+def test_what_lines_of_the_site_name_stays(place: installation.Installation) -> None:
+    """Without the file that a required line names, no job starts."""
+    plugin, epilog = (place.folder / name for name in ("partage_spank.so", "slurm-epilog"))
+    place.plugstack.write_text(f"required {plugin} compute=share\n")
+    place.main.write_text(f"{SLURM_CONF}\nEpilog={epilog}\n")
+    install(place)
+
+    plan = uninstall(place)
+
+    assert sorted(place.folder.iterdir()) == [plugin, epilog]
+    assert plan.notes == (
+        f"{epilog} stays, as {place.main} names it; remove both together",
+        f"{plugin} stays, as {place.plugstack} names it; remove both together",
+    )
+
+
+def test_what_a_script_of_the_site_calls_stays(
+    place: installation.Installation, tmp_path: pathlib.Path
+) -> None:
+    """As install said it: the site's own Epilog calls ours."""
+    own, epilog = tmp_path / "own.sh", place.folder / "slurm-epilog"
+    own.write_text(f"#!/bin/sh\n{epilog}\n")
+    place.main.write_text(f"{SLURM_CONF}\nEpilog={own}\n")
+    install(place)
+
+    plan = uninstall(place)
+
+    assert list(place.folder.iterdir()) == [epilog]
+    assert plan.notes == (f"{epilog} stays, as {own} names it; remove both together",)
 
 
 def test_a_prolog_of_the_site_is_left(place: installation.Installation) -> None:
@@ -227,8 +280,7 @@ def test_a_site_calls_the_rule(place: installation.Installation) -> None:
     place.script.write_text(f"{submit_rule.call(place.main)}\n{OWN_SCRIPT}")
     assert install(place).notes == ()
 
-    plan = installation.uninstalling(place)
-    installation.apply(plan)
+    plan = uninstall(place)
 
     assert (place.rule.exists(), place.script.exists()) == (True, True)
     assert plan.notes == (
@@ -242,8 +294,7 @@ def test_a_script_that_slurmctld_needs_stays(place: installation.Installation) -
     with place.main.open("a") as file:
         file.write("JobSubmitPlugins=all_partitions,lua\n")
 
-    plan = installation.uninstalling(place)
-    installation.apply(plan)
+    plan = uninstall(place)
 
     [note] = plan.notes
     assert note.endswith(f"{place.script} stays; remove both together")

@@ -17,13 +17,19 @@ import msgspec
 
 from partage.core import errors
 from partage.slurm import slurm_programs
-from partage.slurm.checks import fence_checks, plugin_versions
+from partage.slurm.checks import fence_checks, machine_facts, plugin_versions
 from partage.slurm.configuration import config_files, gres, node_paths, statements, submit_rule
 from partage.slurm.node import card_table, node_preparation
 
 FOLDER = Path("/usr/local/lib/partage")  # for the plugin and the scripts
 _PROLOG, _EPILOG = "slurm-prolog", "slurm-epilog"
+_HOOKS = {"Prolog": _PROLOG, "Epilog": _EPILOG}
+_OWN = (*_HOOKS.values(), fence_checks.PLUGIN)
 _COPY = ".before-partage"
+_AGAIN = (
+    "restart slurmd, and slurmctld if it is here; then run this again, which removes the plugin "
+    "and the scripts: they are in use until then"
+)
 _MARK = "# Partage (`partage slurm uninstall` removes this and the next line)"
 _SCRIPT = """#!/bin/sh
 # Written by `partage slurm install`. {what}
@@ -88,10 +94,10 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
 def installing(place: Installation, plugin: bytes, compute: str) -> Plan:
     """What has to change for jobs to be held to their shares."""
     configuration = config_files.read(place.main)
-    hooks = {"Prolog": place.folder / _PROLOG, "Epilog": place.folder / _EPILOG}
     notes, lines = list[str](), list[str]()
     _check_version(plugin, place.version)
-    for key, script in hooks.items():
+    for key, name in _HOOKS.items():
+        script = place.folder / name
         value, _ = configuration.slurm.setting(key)
         if not value:
             lines.append(f"{key}={script}")
@@ -110,20 +116,14 @@ def installing(place: Installation, plugin: bytes, compute: str) -> Plan:
 
 
 def uninstalling(place: Installation) -> Plan:
-    """What has to change for Slurm to be as it was."""
-    changes = [
-        _foreign(place.main, _without_lines(place.main)),
-        _foreign(place.plugstack, _without_lines(place.plugstack)),
-        *(
-            _own(place.folder / name, None, 0o644)
-            for name in (_PROLOG, _EPILOG, fence_checks.PLUGIN)
-        ),
-    ]
-    script = (_text(place.script) or b"").decode(errors="replace")
-    if note := _needed_still(place, script, changes[0].after or b""):
-        return Plan(_needed(changes), (note,))
-    removed = [place.rule, *([place.script] if submit_rule.is_ours(script) else [])]
-    return Plan(_needed([*changes, *(_own(path, None, 0o644) for path in removed)]))
+    """What has to change for Slurm to be as it was: first its files, then our own.
+
+    Daemons that run know the files as they were: without the scripts that are named there, slurmd
+    would take the node out of use with the next job.
+    """
+    files = [_foreign(path, _without_lines(path)) for path in (place.main, place.plugstack)]
+    lines = _needed(files)
+    return Plan(lines, (_AGAIN,)) if lines else _removing(place)
 
 
 def difference(plan: Plan) -> str:
@@ -155,6 +155,22 @@ def apply(plan: Plan) -> None:
                 f"{change.path} cannot be written ({error.strerror})",
                 instead="run this as root, where its file system can be written and has room",
             ) from error
+
+
+def _removing(place: Installation) -> Plan:
+    """Our own files, but for those that the site still needs."""
+    named = _named_still(place)
+    removed = [place.folder / name for name in _OWN if name not in named]
+    notes = [
+        f"{place.folder / name} stays, as {file} names it; remove both together"
+        for name, file in named.items()
+    ]
+    script = (_text(place.script) or b"").decode(errors="replace")
+    if note := _needed_still(place, script, _text(place.main) or b""):
+        notes.append(note)
+    else:
+        removed += [place.rule, *([place.script] if submit_rule.is_ours(script) else [])]
+    return Plan(_needed([_own(path, None, 0o644) for path in removed]), tuple(notes))
 
 
 def _check_version(plugin: bytes, version: slurm_programs.Version | None) -> None:
@@ -192,6 +208,21 @@ def _submission(place: Installation, configuration: config_files.Configuration) 
         return _Submission(tuple(changes), () if own_plugins else (line,))
     notes = () if runs else (_submission_note(place, own_plugins),)
     return _Submission(tuple(changes), notes=notes)
+
+
+def _named_still(place: Installation) -> dict[str, Path]:
+    """Our files that lines of the site's own name, and where."""
+    configuration = config_files.read(place.main)
+    named: dict[str, Path] = {}
+    for key, name in _HOOKS.items():
+        value, script = configuration.slurm.setting(key)[0], place.folder / name
+        if value == str(script):
+            named[name] = place.main
+        elif str(script) in (machine_facts.text(Path(value)) or ""):
+            named[name] = Path(value)
+    if any(fence_checks.names_plugin(line) for line in configuration.plugstack.statements):
+        named[fence_checks.PLUGIN] = place.plugstack
+    return named
 
 
 def _needed_still(place: Installation, script: str, main: bytes) -> str:

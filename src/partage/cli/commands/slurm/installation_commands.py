@@ -92,13 +92,16 @@ def install(*, conf: Path | None, folder: Path, dry_run: bool, compute: str) -> 
 @click.command("uninstall", epilog=_UNINSTALL)
 @_places
 def uninstall(*, conf: Path | None, folder: Path, dry_run: bool) -> None:
-    """Take out of Slurm what install put in; other lines and files stay as they are."""
+    """Take out of Slurm what install put in; other lines and files stay as they are.
+
+    It takes two runs. The first takes our lines out of Slurm's files: steps that start from then on
+    are not held, so drain the node before. When slurmd has been restarted, the second removes the
+    plugin and the scripts.
+    """
     plan = installation.uninstalling(_place(conf, folder))
     _carry_out(plan, dry_run=dry_run)
     for note in plan.notes:
         notices.note(note)
-    if plan.changes and not dry_run:
-        click.echo("now restart slurmd; and slurmctld, if it is here")
 
 
 def _place(conf: Path | None, folder: Path) -> installation.Installation:
