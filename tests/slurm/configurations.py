@@ -28,6 +28,11 @@ NodeName=gpu7 Name=gpu Type=t4 File=/dev/nvidia1
 NodeName=gpu7 Name=shard Count=32
 """
 CGROUP = "ConstrainDevices=yes\n"
+HELD = "required /usr/local/lib/partage/partage_spank.so\n"
+SCRIPTS = """\
+Prolog=/usr/local/lib/partage/slurm-prolog
+Epilog=/usr/local/lib/partage/slurm-epilog
+"""
 
 
 def device(minor: int, memory_mib: int = 16384, model: str = "Tesla T4") -> nvml.Device:
@@ -72,10 +77,15 @@ def checked(
     slurm: str = SLURM + NODE,
     gres: str = GRES,
     cgroup: str = CGROUP,
-    plugstack: str = "",
+    plugstack: str | None = None,
     machine: machine_facts.Facts | None = None,
 ) -> list[findings.Finding]:
-    """What is found; everything is right but for what is given."""
+    """What is found; everything is right but for what is given.
+
+    Without a ``plugstack`` jobs are held, and slurm.conf ends with the scripts for that.
+    """
+    if plugstack is None:
+        slurm, plugstack = f"{slurm}\n{SCRIPTS}", HELD
     configuration = config_files.Configuration(
         document("slurm", slurm),
         document("gres", gres),

@@ -23,7 +23,7 @@ from tests.slurm import real_slurm
 ROOT = pathlib.Path(__file__).parents[2]
 EQUAL, UNEQUAL = "2x16GiB", "24GiB,16GiB"
 # What is true of this version and of a machine without limits, and breaks nothing.
-NOTES = {"several-cards", "no-preload-file"}
+NOTES = {"several-cards", "no-preload-file", "not-held"}
 
 
 @pytest.fixture

@@ -16,11 +16,10 @@ from tests.slurm import configurations, held_slurm
 PLUGIN = "/usr/local/lib/partage/partage_spank.so"
 MACHINE = configurations.facts(files={PLUGIN: machine_facts.File(machine_facts.Kind.OTHER)})
 PROLOG, EPILOG = (f"/usr/local/lib/partage/slurm-{name}" for name in ("prolog", "epilog"))
-SCRIPTS = f"Prolog={PROLOG}\nEpilog={EPILOG}\n"
 
 
 def codes(
-    plugstack: str, *, scripts: str = SCRIPTS, machine: machine_facts.Facts = MACHINE
+    plugstack: str, *, scripts: str = configurations.SCRIPTS, machine: machine_facts.Facts = MACHINE
 ) -> list[str]:
     """Of what is found."""
     slurm = configurations.SLURM + configurations.NODE + scripts
@@ -37,13 +36,24 @@ def test_a_plugin_that_is_required_is_right(arguments: str) -> None:
 def test_an_optional_plugin_holds_nothing() -> None:
     """A task would start although its fence failed."""
     assert codes(f"optional {PLUGIN}\n") == ["optional-plugin"]
-    assert codes("optional /usr/lib/other.so\n") == []
+
+
+@pytest.mark.parametrize("plugstack", ["", "optional /usr/lib/other.so\n"])
+def test_without_the_plugin_nothing_is_held(plugstack: str) -> None:
+    """Slurm only counts; on a node without shares of cards there is nothing to hold."""
+    [finding] = configurations.checked(plugstack=plugstack)
+    assert (finding.code, finding.severity) == ("not-held", findings.Severity.NOTE)
+    assert finding.remedy == "run `partage slurm install`"
+
+    whole = configurations.SLURM + configurations.NODE.replace(",shard", "").replace(":32", "")
+    gres = configurations.GRES.replace("NodeName=gpu7 Name=shard Count=32\n", "")
+    assert configurations.checked(slurm=whole, gres=gres, plugstack=plugstack) == []
 
 
 def test_a_job_has_to_end() -> None:
     """What it used would be lost, and its fence would stay."""
     assert codes(f"required {PLUGIN}\n", scripts=f"Prolog={PROLOG}\n") == ["no-epilog"]
-    assert codes("", scripts="") == []
+    assert codes("", scripts="") == ["not-held"]
 
 
 def test_a_node_has_to_be_prepared() -> None:
@@ -70,7 +80,7 @@ def test_scripts_that_are_missing(path: str, code: str) -> None:
 def test_a_plugin_of_another_slurm() -> None:
     """Both versions are named; a plugin that does not tell its own is not judged."""
     machine = msgspec.structs.replace(MACHINE, built_for={PLUGIN: configurations.OLD})
-    slurm = configurations.SLURM + configurations.NODE + SCRIPTS
+    slurm = configurations.SLURM + configurations.NODE + configurations.SCRIPTS
     plugstack = f"required {PLUGIN}\n"
 
     [finding] = configurations.checked(slurm=slurm, plugstack=plugstack, machine=machine)

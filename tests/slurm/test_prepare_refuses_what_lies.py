@@ -42,6 +42,14 @@ def test_a_file_that_lies(site: sites.Site, tmp_path: pathlib.Path, gres: str, s
     assert not (tmp_path / "root").exists()
 
 
+def test_a_folder_without_slurm_conf(site: sites.Site, tmp_path: pathlib.Path) -> None:
+    """It is said which file is missing, and how to name another folder."""
+    done = site.partage("slurm", "prepare", "--conf", tmp_path)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"there is no file {tmp_path / 'slurm.conf'}; write it, or" in done.stderr
+
+
 def test_no_shards_in_a_gib(site: sites.Site) -> None:
     """Nor a fraction of one."""
     for number in ("0", "-1", "0.5", "many"):

@@ -97,6 +97,7 @@ def _all(
     yield from node_checks.present(slurm, nodes, facts)
     yield from sharing_checks.two_sharings(slurm, nodes)
     yield from settings_checks.several_cards(slurm, nodes, facts)
+    yield from fence_checks.held(configuration.plugstack, nodes)
     if nodes:
         yield from fence_checks.scripts(slurm, facts)
     for node in nodes:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import PurePath
 
 from partage.slurm.checks import machine_facts
-from partage.slurm.configuration import findings, statements
+from partage.slurm.configuration import findings, gres, statements
 
 PLUGIN = "partage_spank.so"
 _SCRIPTS = {"Prolog": "no-prolog", "Epilog": "no-epilog"}  # and what is told if one is missing
@@ -35,6 +35,15 @@ def plugin(
         text = "there is no Prolog: jobs do not start after a restart of the node, or a change of"
         remedy = "run `partage slurm install`, or `partage slurm prepare` before each slurmd"
         yield findings.note("no-prolog", slurm.place, f"{text} gres.conf", remedy)
+
+
+def held(plugstack: statements.Document, nodes: list[gres.Node]) -> Iterator[findings.Finding]:
+    """Slurm counts shares of cards, and nothing but the plugin holds jobs to them."""
+    shared = any(node.of(*gres.SHARINGS) for node in nodes)
+    if shared and not any(names_plugin(statement) for statement in plugstack.statements):
+        text = "no line names Partage's plugin: a job with a share of a card can use all of it"
+        remedy = "run `partage slurm install`"
+        yield findings.note("not-held", plugstack.place, text, remedy)
 
 
 def scripts(slurm: statements.Document, facts: machine_facts.Facts) -> Iterator[findings.Finding]:

@@ -47,6 +47,9 @@ def own_node(
         devices=tuple(devices),
         no_devices="",
     )
+    if not configuration.slurm.statements and configuration.findings:
+        finding = configuration.findings[0]
+        raise errors.InputError(finding.problem, instead=finding.remedy)
     nodes = _nodes(configuration, facts)
     chosen = [node for node in nodes if name in ("", node.name)]
     if len(chosen) != 1:
