@@ -372,6 +372,22 @@ def test_a_job_gets_its_other_cards_with_the_step_that_has_them(
     assert quotas(root) == {0: [4, 0], 1: [0, 16]}
 
 
+def test_what_a_step_began_that_was_killed_is_begun_anew(
+    maker: pathlib.Path, root: roots.Root
+) -> None:
+    """It had led the way to a card's seats, and the job's limits did not have the card yet."""
+    detail = "shard:20(16/16,4/24)"
+    assert make(maker, root, 1, shards="4", cards="1", detail=detail) == "made"
+    (root.tenants / "job-1" / "seats-1").symlink_to(f"../../seats/{CARDS[2].uuid}")
+    answer = make(maker, root, 1, shards="16", cards="0", step="1", detail=detail)
+    assert answer == "made, asked"
+    assert held(root) == [4, 16]
+    assert [card.uuid for card in usage.snapshot(root, "job-1").cards] == [
+        CARDS[1].uuid,
+        CARDS[0].uuid,
+    ]
+
+
 @pytest.mark.parametrize(
     "detail",
     [
