@@ -146,13 +146,16 @@ static bool fence(spank_t spank, int count, char *arguments[], enum fenced fence
     return fence_tenant(spank, &settings, &tenant, &request, of_job, fenced, problem);
 }
 
-/* Slurm gives a job the environment in which it was submitted. From within a job with shards that would say
- * of a job with whole cards that it has shards, as Slurm neither sets nor clears this variable there. */
+/* Slurm gives a job the environment in which it was submitted. If that was in a job with shards, it would
+ * say of a job with whole cards that it has shards, or is behind a fence: nobody else sets or clears these. */
 int slurm_spank_init(spank_t spank, int count, char *arguments[])
 {
+    static const char *const of_another[] = {"SLURM_SHARDS_ON_NODE", "PARTAGE_NAME", "PARTAGE_FENCE",
+                                             "PARTAGE_MEMORY_BYTES", "PARTAGE_COMPUTE_PERCENT"};
     (void)spank, (void)count, (void)arguments;
     if (spank_context() == S_CTX_LOCAL || spank_context() == S_CTX_ALLOCATOR)
-        unsetenv("SLURM_SHARDS_ON_NODE");
+        for (size_t i = 0; i < sizeof of_another / sizeof *of_another; i++)
+            unsetenv(of_another[i]);
     return 0;
 }
 
