@@ -30,7 +30,7 @@ class Ending(msgspec.Struct, frozen=True):
 
 
 def tenant_name(job: int) -> str:
-    """As ``native/spank/tenant.c`` has it."""
+    """As ``native/spank/spank.h`` has it."""
     return f"job-{job}"
 
 

@@ -17,7 +17,7 @@ from partage.fence import processes
 from partage.fence.store import roots, tenants
 from partage.slurm.jobs import job_processes
 
-_PREFIX = "job-"  # as ``native/spank/tenant.c`` has it
+_PREFIX = "job-"  # as ``native/spank/spank.h`` has it
 _NAME = re.compile(rf"{_PREFIX}\d{{1,10}}", re.ASCII)
 _WRITTEN_ONCE = "seats-0"  # in a tenant's folder: all else there may change while the job runs
 
