@@ -13,7 +13,7 @@ READY := .venv/$(STAMP)
 READY_FOR_RELEASE := .venv-release/$(STAMP)
 HELD_JOBS := $(patsubst %,tests/slurm/test_%.py,a_card_that_is_lost jobs_are_held jobs_on_several_nodes \
 	jobs_with_percents parts_of_several_cards slurm_numbers_cards steps_have_their_own_quota time_of_jobs \
-	ways_to_start_jobs what_goes_wrong_on_a_node)
+	taking_the_fence_out ways_to_start_jobs what_goes_wrong_on_a_node)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup native demo test test-cluster lint bench wheels lock clean

@@ -211,6 +211,10 @@ class HeldSlurm:
         """End the jobs of all users; none is left when this returns."""
         for user in USERS:
             self.inside("scancel", "--full", f"--user={user}")
+        self.until_no_job()
+
+    def until_no_job(self) -> None:
+        """Until Slurm has no job any more."""
         self.until(lambda: not self.inside("squeue", "--noheader").stdout.strip())
 
     def end(self) -> None:

@@ -154,7 +154,8 @@ def test_a_job_that_is_submitted_in_a_job_has_nothing_of_it(slurm: held_slurm.He
     """The one has shards of a card; the other has a whole card, and no fence."""
     script = slurm.folder / "whole.sh"
     script.write_text(
-        "#!/bin/sh\necho of $SLURM_JOB_GPUS\nls -d /etc/partage/*\nenv | grep ^PARTAGE_\n"
+        "#!/bin/sh\necho of $SLURM_JOB_GPUS\nls -d /etc/partage/*\n"
+        "env | grep -E ^PARTAGE_'(NAME|FENCE|MEMORY_BYTES|COMPUTE_PERCENT)='\n"
     )
     output = _shared_folder(slurm) / "output"
     words = ("--wait", "--chdir=/", f"--output={output}", "--gres=gpu:1", str(script))

@@ -59,3 +59,14 @@ def test_a_number_of_shards_that_a_user_sets_means_nothing(slurm: held_slurm.Hel
     program("context(0)")
     assert program(SEES) == [6 * GIB, 6 * GIB]
     program.end()
+
+
+def test_a_percentage_that_a_user_sets_means_nothing_for_a_whole_card(
+    slurm: held_slurm.HeldSlurm,
+) -> None:
+    """Slurm clears it, as for a job that is submitted in a job with percents."""
+    program = slurm.program("--gres=gpu:1", CUDA_MPS_ACTIVE_THREAD_PERCENTAGE="20")
+    program("context(0)")
+    assert program(SEES) == [24 * GIB, 24 * GIB]
+    assert slurm.jobs() == []
+    program.end()

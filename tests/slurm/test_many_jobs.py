@@ -116,7 +116,7 @@ def _check_moments(answers: Sequence[dict[str, Any]]) -> None:
 
 
 def _check_nothing_is_left(slurm: held_slurm.HeldSlurm, held: Sequence[dict[str, Any]]) -> None:
-    slurm.until(lambda: not slurm.inside("squeue", "--noheader").stdout.strip())
+    slurm.until_no_job()
     slurm.until(lambda: not slurm.jobs())
     for answer in held:
         [use] = job_usage.of_job(slurm.held_nodes[0].log, int(answer["SLURM_JOB_ID"]))

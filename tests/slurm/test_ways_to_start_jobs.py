@@ -105,6 +105,7 @@ def test_a_terminal_that_is_attached_starts_nothing(
         assert slurm.used(job).quota_bytes == 2 * GIB
         takers.end()
         attached.communicate(timeout=held_slurm.PATIENCE_S)
+    slurm.until_no_job()  # 24.11 may hang if a job is cancelled while it ends
 
 
 def test_a_heterogeneous_job(slurm: held_slurm.HeldSlurm, takers: taking_jobs.Takers) -> None:
