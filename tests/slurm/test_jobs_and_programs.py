@@ -34,7 +34,7 @@ def calm(node: node_users.Node) -> Iterator[None]:
     yield
     for user in (*held_slurm.USERS, "root"):
         node.slurm.inside("scancel", "--full", f"--user={user}")
-    node.slurm.until(lambda: not node.slurm.inside("squeue", "--noheader").stdout.strip())
+    node.slurm.until_no_job()
     node.slurm.until(lambda: not node.slurm.jobs())
 
 
