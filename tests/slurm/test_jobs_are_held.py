@@ -184,6 +184,24 @@ def test_nothing_is_kept_where_the_user_may_write(slurm: held_slurm.HeldSlurm) -
     program.end()
 
 
+@pytest.mark.parametrize(
+    "option",
+    [
+        "--gpu-bind=map_gpu:1",
+        "--gpu-bind=mask_gpu:0x2",
+        "--accel-bind=g",
+        "--export=NONE",
+        "--export=SLURM_SHARDS_ON_NODE=,SLURM_STEP_GPUS=",
+    ],
+)
+def test_no_option_of_a_step_leads_out(slurm: held_slurm.HeldSlurm, option: str) -> None:
+    """Those with which Slurm itself changes the variables of cards."""
+    script = "ls /etc/partage/fence/limits; echo $PARTAGE_MEMORY_BYTES"
+    done = slurm.srun("--gres=shard:4", option, "/bin/sh", "-c", script)
+    share = f"{slurm.devices[0].uuid}={4 * GIB}"
+    assert done.stdout.split() == ["/etc/partage/fence/limits", share], done.stderr
+
+
 def test_children_stay_inside(slurm: held_slurm.HeldSlurm) -> None:
     """However they are started, and whatever they are told."""
     done = slurm.srun("--gres=shard:8", held_slurm.PYTHON, "-I", "-S", "-c", CHILD)
