@@ -16,6 +16,7 @@ from partage.local.doctor import findings
 NOW = dt.datetime(2026, 5, 1, 12, tzinfo=dt.UTC)
 SYSTEM = "kube-system"
 VERSION = "0.3.1"
+SERVER = "1.36.3"
 RESOURCES = frozenset({"partage.dev/cards", "aliyun.com/gpu-mem"})
 
 replace = msgspec.structs.replace
@@ -74,6 +75,8 @@ PODS = cluster_facts.Pods(
     replicas=(
         LEADER,
         replica(Role.EXTENDER, "partage-extender-b", ready=False),
+        replica(Role.SCHEDULER, "partage-scheduler-a", version=SERVER),
+        replica(Role.SCHEDULER, "partage-scheduler-b", version=SERVER),
         replica(Role.ADMISSION, "partage-admission-a"),
         replica(Role.ADMISSION, "partage-admission-b"),
         AGENT,
@@ -97,9 +100,11 @@ CONFIGURATION = cluster_facts.SchedulerConfiguration(
 SOUND = cluster_facts.Facts(
     now=NOW,
     version=VERSION,
+    server_version=f"{SERVER}-eks-1a2b3c",
     clocks=(cluster_facts.Clock("this machine", 0.3, 0.6),),
     programs=(
         program(Role.EXTENDER, "Deployment", 2),
+        program(Role.SCHEDULER, "Deployment", 2),
         program(Role.ADMISSION, "Deployment", 2),
         program(Role.AGENT, "DaemonSet", 1),
     ),
@@ -135,6 +140,25 @@ def without_agent(**changes: Any) -> cluster_facts.Facts:
     """The same without a pod of the agent."""
     others = tuple(r for r in PODS.replicas if r.role is not Role.AGENT)
     return replace(with_node(**changes), pods=replace(PODS, replicas=others))
+
+
+def by_helm(facts: cluster_facts.Facts) -> cluster_facts.Facts:
+    """The same cluster, with a release of the chart in a namespace of its own."""
+    place = cluster_facts.Installation("gpu", "sharing", "mine")
+    programs = [
+        replace(p, namespace="gpu", name=f"sharing-{p.role}", installation=place)
+        for p in facts.programs or ()
+    ]
+    pods = facts.pods or PODS
+    replicas = tuple(replace(r, namespace="gpu") for r in pods.replicas)
+    lease = replace(LEASE, namespace="gpu", name="sharing-extender")
+    return replace(
+        facts,
+        programs=tuple(programs),
+        pods=replace(pods, replicas=replicas),
+        leases=(lease,),
+        endpoints=frozenset({"gpu/partage-extender-a"}),
+    )
 
 
 def told(facts: cluster_facts.Facts) -> list[findings.Finding]:

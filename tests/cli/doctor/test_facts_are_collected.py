@@ -82,7 +82,54 @@ class TestPrograms:
     def test_versions(self, labels: dict[str, str], image: str, version: str) -> None:
         """The label of charts comes first; a tag without numbers tells nothing."""
         container = forms.Container(image=image)
-        assert program_facts.version(labels, (container,)) == version
+        assert program_facts.version(Role.AGENT, labels, (container,)) == version
+
+    @pytest.mark.parametrize(
+        ("words", "roles"),
+        [
+            (["kube-scheduler", "--config=/etc/partage/scheduler-config.yaml"], [Role.SCHEDULER]),
+            (["/bin/kube-scheduler", "--config=/etc/kubernetes/partage/c.yaml"], [Role.SCHEDULER]),
+            (["kube-scheduler", "--config=/etc/kubernetes/scheduler.yaml"], []),
+            (["kube-scheduler"], []),
+        ],
+    )
+    def test_kube_scheduler_with_our_configuration(
+        self, words: list[str], roles: list[Role]
+    ) -> None:
+        """That of the cluster is nobody's affair here; the version is Kubernetes' own."""
+        image = "registry.k8s.io/kube-scheduler:v1.36.3"
+        container = forms.Container(image=image, command=tuple(words))
+        assert list(program_facts.roles((container,))) == roles
+        label = {"app.kubernetes.io/version": "0.1.0"}
+        assert program_facts.version(Role.SCHEDULER, label, (container,)) == "1.36.3"
+
+    @pytest.mark.parametrize(
+        ("labels", "place"),
+        [
+            ({}, ("gpu", "partage", "")),
+            (
+                {"part-of": "partage", "name": "sharing", "instance": "mine"},
+                ("gpu", "sharing", ""),
+            ),
+            (
+                {
+                    "part-of": "partage",
+                    "name": "sharing",
+                    "instance": "mine",
+                    "managed-by": "Helm",
+                },
+                ("gpu", "sharing", "mine"),
+            ),
+        ],
+    )
+    def test_where_it_is_installed(
+        self, labels: dict[str, str], place: tuple[str, str, str]
+    ) -> None:
+        """By the labels of the chart; what has none has the names that the programs know."""
+        written = {f"app.kubernetes.io/{name}": text for name, text in labels.items()}
+        meta = forms.Metadata(name="x", namespace="gpu", labels=written)
+        installation = program_facts.installation(meta)
+        assert (installation.namespace, installation.name, installation.release) == place
 
     @pytest.mark.parametrize(
         ("owner", "image", "plugin"),

@@ -82,6 +82,68 @@ class TestTheExtender:
         assert sound.told(facts) == []
 
 
+class TestTheSchedulerOfTheChart:
+    """The kube-scheduler that comes with the extender."""
+
+    @pytest.mark.parametrize(
+        ("ready", "status", "text"),
+        [
+            ("", PROBLEM, "no replica is ready: pods that name it stay pending"),
+            ("a", NOTE, "1 of 2 replicas are ready"),
+        ],
+    )
+    def test_replicas_that_are_not_ready(
+        self, ready: str, status: findings.Status, text: str
+    ) -> None:
+        """Its image may not be there; no pod need wait yet for that to be told."""
+        replicas = tuple(
+            sound.replace(r, ready=r.name[-1] in ready) if r.role is sound.Role.SCHEDULER else r
+            for r in sound.PODS.replicas
+        )
+        finding = sound.only(sound.with_pods(replicas=replicas))
+        assert (finding.object, finding.status) == (
+            "Deployment kube-system/partage-scheduler",
+            status,
+        )
+        assert finding.text == text
+
+    @pytest.mark.parametrize(
+        ("version", "status"),
+        [("1.35.9", NOTE), ("1.34.1", PROBLEM), ("1.37.0", PROBLEM), ("2.0.0", PROBLEM)],
+    )
+    def test_one_that_does_not_go_with_the_cluster(
+        self, version: str, status: findings.Status
+    ) -> None:
+        """As it is when the cluster was upgraded and the chart was not."""
+        finding = sound.only(_scheduled_by(version))
+        assert finding.status is status
+        assert f"kube-system/partage-scheduler-a ({version})" in finding.text
+        assert sound.SERVER in finding.text
+
+    @pytest.mark.parametrize("version", ["1.36.0", "", "nightly"])
+    def test_one_that_does_or_says_nothing(self, version: str) -> None:
+        """Another patch, an image that is named by its digest, a tag without numbers."""
+        assert sound.told(_scheduled_by(version)) == []
+
+
+def test_remedies_are_those_of_how_it_was_installed() -> None:
+    """A file of deploy/ is for kube-system, and would lead a chart's webhooks astray."""
+    facts = sound.replace(sound.SOUND, webhooks=sound.WEBHOOKS[1:])
+    assert sound.only(facts).remedy == "kubectl apply -f deploy/admission-webhooks.yaml"
+    assert sound.only(sound.by_helm(facts)).remedy == (
+        "`helm upgrade mine deploy/chart/partage --namespace gpu --reset-then-reuse-values`, with "
+        "admission.enabled=true"
+    )
+
+
+def test_an_installation_of_another_name_is_sound() -> None:
+    """Lease, workloads and pods are known by what they are, not by names."""
+    facts = sound.by_helm(sound.SOUND)
+    assert sound.told(facts) == []
+    finding = sound.only(sound.by_helm(sound.without_agent()))
+    assert "`kubectl -n gpu describe daemonset sharing-agent`" in finding.remedy
+
+
 class TestAdmission:
     """The webhooks behind the configurations."""
 
@@ -179,6 +241,15 @@ class TestExitCodes:
         assert sound.only(some).text == "not checked: forbidden"
         blind = sound.replace(some, programs=None, leases=None, nodes=None, pods=None)
         assert _code(blind) == 2
+
+
+def _scheduled_by(version: str) -> cluster_facts.Facts:
+    """The cluster with another kube-scheduler."""
+    replicas = tuple(
+        sound.replace(r, version=version) if r.role is sound.Role.SCHEDULER else r
+        for r in sound.PODS.replicas
+    )
+    return sound.with_pods(replicas=replicas)
 
 
 def _code(facts: cluster_facts.Facts) -> int:

@@ -57,6 +57,25 @@ async def test_a_server_that_fails_at_one_thing(
     assert findings["leases partage-extender"]["remedy"].startswith("check the API server")
 
 
+async def test_an_installation_of_another_name_is_looked_up_by_that(
+    small: fake_cluster.Cluster, tmp_path: pathlib.Path
+) -> None:
+    """As the chart's nameOverride makes it, in whichever namespace."""
+    names = {"part-of": "partage", "name": "sharing", "instance": "x", "managed-by": "Helm"}
+    labels = {f"app.kubernetes.io/{name}": text for name, text in names.items()}
+    container = {"name": "e", "image": "partage:0.1.0", "args": ["partage", "extender"]}
+    meta = {"name": "sharing-extender", "namespace": "gpu", "labels": labels}
+    spec = {"replicas": 2, "template": {"spec": {"containers": [container]}}}
+    small.objects[DEPLOYMENTS] = [{"metadata": meta, "spec": spec}]
+    await _findings(small, tmp_path)
+    assert (LEASES, "metadata.name=sharing-extender") in small.requests
+    paths = {path for path, _ in small.requests}
+    assert "/api/v1/namespaces/gpu/configmaps/sharing-scheduler" in paths
+    assert "/api/v1/namespaces/gpu/secrets/sharing-extender-tls" in paths
+    assert "/apis/discovery.k8s.io/v1/namespaces/gpu/endpointslices" in paths
+    assert not any("kube-system/secrets" in path for path in paths)
+
+
 async def test_lists_that_expire_and_servers_that_are_busy(
     small: fake_cluster.Cluster, tmp_path: pathlib.Path
 ) -> None:

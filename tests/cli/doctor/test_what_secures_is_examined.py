@@ -44,6 +44,14 @@ class TestPolicies:
         assert finding.status is NOTE
         assert "agent-guard.yaml" in finding.remedy
 
+    def test_that_of_claims_is_needed_where_there_are_claims(self) -> None:
+        """Without it a pod may start without the card that it names."""
+        facts = _policy("partage-claims", Force.OFF)
+        finding = sound.only(facts)
+        assert (finding.object, finding.status) == ("policy partage-claims", PROBLEM)
+        assert "claims.yaml" in finding.remedy
+        assert sound.told(sound.replace(facts, definitions=(), gpu_objects=None)) == []
+
     def test_namespaces_that_are_excepted(self) -> None:
         """As information, with how to end it."""
         finding = sound.only(sound.replace(sound.SOUND, excepted=("storage",)))

@@ -34,9 +34,11 @@ class Check(Protocol):
 # In the order in which they are worth putting right.
 CHECKS: tuple[Check, ...] = (
     program_checks.extender,
+    program_checks.scheduler,
     program_checks.admission,
     program_checks.agents,
     version_checks.versions,
+    version_checks.kube_scheduler,
     node_checks.served,
     node_checks.published,
     node_checks.device_interface,

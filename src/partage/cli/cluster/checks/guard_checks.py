@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from partage.admission import guard, guard_state, webhooks
+from partage.admission import claims_policy, guard, guard_state, webhooks
+from partage.cli.cluster.checks import remedies
 from partage.cli.cluster.facts import cluster_facts, guard_facts
 from partage.local.doctor import findings
 
@@ -14,29 +15,38 @@ _WHAT = {
     guard.NAME: "pods can get around their fence",
     guard.RECORDS: "records of grants can be forged",
     guard_facts.AGENT_POLICY: "an agent can change other nodes and their pods",
+    claims_policy.NAME: "a pod that names a claim may start without a card",
 }
 _HOW = {
     _Force.TOLD: "it warns, and lets them in",
     _Force.UNBOUND: "nothing binds it",
     _Force.OFF: "it is not installed",
 }
-_FILES = {guard_facts.AGENT_POLICY: "deploy/agent-guard.yaml"}
+# The file of each, and the value of the chart that has it there.
+_FILES = {
+    guard.NAME: ("guard.yaml", "guard.mode=deny, or warn to look first"),
+    guard.RECORDS: ("guard.yaml", "any guard.mode"),
+    guard_facts.AGENT_POLICY: ("agent-guard.yaml", "agent.enabled=true"),
+    claims_policy.NAME: ("claims.yaml", "crds.install=true"),
+}
 _OPTIONAL = {guard_facts.AGENT_POLICY}  # needs Kubernetes 1.32
 _DENY = (
     "when nothing is warned of that you need: guard.mode=deny in the chart, or deploy/guard.yaml"
 )
-_WEBHOOKS = "kubectl apply -f deploy/admission-webhooks.yaml"
 
 
 def policies(facts: cluster_facts.Facts) -> Iterator[findings.Finding]:
     """Whether each policy refuses what breaks its rules."""
+    claims = any(definition.installed for definition in facts.definitions or ())
     for part in facts.policies:
+        if part.name == claims_policy.NAME and not claims:
+            continue  # there is nothing that it could be about
         name = f"policy {part.name}"
         if part.force is _Force.DENIED:
             yield findings.ok(name, "it refuses what breaks its rules")
             continue
         text = f"{_HOW[part.force]}: {_WHAT[part.name]}"
-        remedy = f"kubectl apply -f {_FILES.get(part.name, 'deploy/guard.yaml')}"
+        remedy = remedies.applied(facts, *_FILES[part.name])
         chosen = part.name == guard.NAME and part.force is _Force.TOLD  # to look first
         kind = findings.note if chosen or part.name in _OPTIONAL else findings.problem
         yield kind(name, text, _DENY if chosen else remedy)
@@ -56,6 +66,7 @@ def asked(facts: cluster_facts.Facts) -> Iterator[findings.Finding]:
     """Whether the API server asks the webhooks, and believes them."""
     if facts.webhooks is None:
         return
+    put_back = remedies.applied(facts, "admission-webhooks.yaml", "admission.enabled=true")
     for configuration in webhooks.configurations(webhooks.Service()):
         kind = configuration["kind"]
         present = {hook.name: hook for hook in facts.webhooks if hook.kind == kind}
@@ -66,24 +77,27 @@ def asked(facts: cluster_facts.Facts) -> Iterator[findings.Finding]:
                 "docs/admission.md shows how to install it",
             )
             continue
-        wrong = list(_wrong(kind, configuration["webhooks"], present))
+        wrong = list(_wrong(kind, configuration["webhooks"], present, put_back))
         yield from wrong or [findings.ok(kind, "the API server asks `partage admission`")]
 
 
 def _wrong(
-    kind: str, intended: list[dict[str, object]], present: dict[str, cluster_facts.Webhook]
+    kind: str,
+    intended: list[dict[str, object]],
+    present: dict[str, cluster_facts.Webhook],
+    put_back: str,
 ) -> Iterator[findings.Finding]:
     for made in intended:
         hook, label = present.get(str(made["name"])), f"{kind}: {made['name']}"
         if hook is None:
-            yield findings.problem(label, "this webhook is not in it", _WEBHOOKS)
+            yield findings.problem(label, "this webhook is not in it", put_back)
             continue
         if made["failurePolicy"] == "Fail" and not hook.strict:
             yield findings.problem(
                 label,
                 "failurePolicy is Ignore: pods that ask for cards come in unseen while nobody "
                 "answers",
-                _WEBHOOKS,
+                put_back,
             )
         yield from _disbelieved(label, hook)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from partage.cli.cluster.checks import groups
+from partage.cli.cluster.checks import groups, remedies
 from partage.cli.cluster.facts import cluster_facts
 from partage.local.doctor import findings
 
@@ -23,8 +23,9 @@ def served(facts: cluster_facts.Facts) -> Iterator[findings.Finding]:
     sorts: dict[str, list[str]] = {}
     for node in facts.nodes.cards:
         sorts.setdefault(_sort(node, agents), []).append(node.name)
+    agent = remedies.described_agent(facts)
     yield from (
-        make("node", sorts[sort], text, remedy)
+        make("node", sorts[sort], text, remedy.format(agent=agent))
         for sort, (make, text, remedy) in _SORTS.items()
         if sort in sorts
     )
@@ -109,7 +110,7 @@ _SORTS = {
     "missing": (
         groups.problem,
         "an agent should be there, and none is",
-        "see `kubectl -n kube-system describe daemonset partage-agent`, and taints of the node",
+        "see {agent}, and taints of the node",
     ),
     "gone": (
         groups.problem,

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from partage.cli.cluster.checks import groups
+from partage.cli.cluster.checks import groups, remedies
 from partage.cli.cluster.facts import cluster_facts
 from partage.local.doctor import findings
 
-_CLAIMS = "kubectl apply -f deploy/claims.yaml"
 _WORST = "it counts on every card it may have"
 
 
@@ -46,15 +45,17 @@ def definitions(facts: cluster_facts.Facts) -> Iterator[findings.Finding]:
     if missing and len(missing) == len(facts.definitions):
         yield findings.ok("claims", "their definitions are not installed, and not needed")
         return
+    put_back = remedies.applied(facts, "claims.yaml", "crds.install=true")
     if missing:
-        yield groups.problem("definition", missing, "it is missing, and others are there", _CLAIMS)
+        text = "it is missing, and others are there"
+        yield groups.problem("definition", missing, text, put_back)
     other = [d.name for d in facts.definitions if d.installed and not d.same]
     if other:
         yield groups.note(
             "definition",
             other,
             f"it is not as {facts.version} would install it: an older one, or another's",
-            _CLAIMS,
+            put_back,
         )
     elif not missing:
         count = groups.counted(len(facts.definitions), "definition")

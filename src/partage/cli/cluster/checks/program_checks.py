@@ -5,12 +5,10 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterator, Sequence
 
-from partage.cli.cluster.checks import groups
+from partage.cli.cluster.checks import groups, remedies
 from partage.cli.cluster.facts import cluster_facts
 from partage.local.doctor import findings
 
-_EXTENDER = "deploy/extender.yaml"
-_ADMISSION = "deploy/admission.yaml"
 _LATE_S = 5.0  # after the end of a lease: the clocks of two machines differ a little
 
 _Role = cluster_facts.Role
@@ -23,7 +21,7 @@ def extender(facts: cluster_facts.Facts) -> Iterator[findings.Finding]:
         yield findings.problem(
             "extender",
             "no Deployment runs it, and no Lease shows one: nobody decides about cards",
-            f"kubectl apply -f {_EXTENDER}",
+            "install it: docs/install.md",
         )
         return
     for lease in leases:
@@ -33,32 +31,23 @@ def extender(facts: cluster_facts.Facts) -> Iterator[findings.Finding]:
     yield from _reached(facts)
 
 
+def scheduler(facts: cluster_facts.Facts) -> Iterator[findings.Finding]:
+    """Whether the kube-scheduler runs that the chart brings; another one shows by what it does."""
+    for program in _programs(facts, _Role.SCHEDULER):
+        yield from _all_ready(facts, program, "pods that name it stay pending")
+
+
 def admission(facts: cluster_facts.Facts) -> Iterator[findings.Finding]:
     """Whether the webhooks run that the API server asks."""
     programs = _programs(facts, _Role.ADMISSION)
     for program in programs:
-        ready = _ready(facts, program)
-        if ready is None:
-            continue
-        if not ready:
-            yield findings.problem(
-                program.label,
-                "no replica is ready: pods that ask for cards are refused",
-                f"see `kubectl -n {program.namespace} describe deployment {program.name}`",
-            )
-        elif len(ready) < program.replicas:
-            yield findings.note(
-                program.label,
-                f"{len(ready)} of {program.replicas} replicas are ready",
-                f"see `kubectl -n {program.namespace} get pods`",
-            )
-        else:
-            yield findings.ok(program.label, f"{groups.counted(len(ready), 'replica')} ready")
+        yield from _all_ready(facts, program, "pods that ask for cards are refused")
     if facts.programs is not None and not programs and facts.webhooks:
+        put_back = remedies.applied(facts, "admission.yaml", "admission.enabled=true")
         yield findings.note(
             "admission",
             "the API server asks webhooks that no Deployment of this cluster runs",
-            f"nothing to do if they run elsewhere; else kubectl apply -f {_ADMISSION}",
+            f"nothing to do if they run elsewhere; else {put_back}",
         )
 
 
@@ -71,10 +60,11 @@ def agents(facts: cluster_facts.Facts) -> Iterator[findings.Finding]:
             nodes = groups.counted(program.replicas, "node")
             yield findings.ok(program.label, f"{len(ready)} ready, for {nodes}")
     if facts.programs is not None and not programs and not _served(facts):
+        put_back = remedies.applied(facts, "agent.yaml", "agent.enabled=true")
         yield findings.problem(
             "agent",
             "no DaemonSet runs it: no node offers shares of cards",
-            "kubectl apply -f deploy/agent.yaml, and label nodes: partage.dev/agent=enabled",
+            f"{put_back}, and label nodes: partage.dev/agent=enabled",
         )
 
 
@@ -100,8 +90,31 @@ def _ready(
     ]
 
 
+def _all_ready(
+    facts: cluster_facts.Facts, program: cluster_facts.Program, without: str
+) -> Iterator[findings.Finding]:
+    """Of a program each of whose replicas is ready; what happens ``without`` any."""
+    ready = _ready(facts, program)
+    if ready is None:
+        return
+    if not ready:
+        yield findings.problem(
+            program.label,
+            f"no replica is ready: {without}",
+            f"see `kubectl -n {program.namespace} describe deployment {program.name}`",
+        )
+    elif len(ready) < program.replicas:
+        yield findings.note(
+            program.label,
+            f"{len(ready)} of {program.replicas} replicas are ready",
+            f"see `kubectl -n {program.namespace} get pods`",
+        )
+    else:
+        yield findings.ok(program.label, f"{groups.counted(len(ready), 'replica')} ready")
+
+
 def _leader(facts: cluster_facts.Facts, lease: cluster_facts.Lease) -> findings.Finding:
-    remedy = f"see the log: `kubectl -n {lease.namespace} logs deployment/partage-extender`"
+    remedy = f"see the log: `kubectl -n {lease.namespace} logs deployment/{lease.name}`"
     if not lease.holder or lease.renewed is None:
         return findings.problem(lease.label, "no replica of the extender leads", remedy)
     stored = lease.written or lease.renewed
@@ -159,5 +172,5 @@ def _reached(facts: cluster_facts.Facts) -> Iterator[findings.Finding]:
             "pod",
             unreached,
             "the extender is ready, and no Service leads to it: kube-scheduler cannot ask",
-            f"check the selector of the Service in {_EXTENDER}",
+            "check the selector of its Service: `kubectl get services -A`",
         )

@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from partage.cli.cluster.checks import groups
+from partage.cli.cluster.checks import groups, remedies
 from partage.cli.cluster.facts import cluster_facts
 from partage.local.doctor import findings
 
+_FAR = 100
 _NUMBERS = re.compile(r"(\d+)\.(\d+)")
 
 
@@ -45,10 +46,33 @@ def versions(facts: cluster_facts.Facts) -> Iterator[findings.Finding]:
         )
 
 
+def kube_scheduler(facts: cluster_facts.Facts) -> Iterator[findings.Finding]:
+    """A kube-scheduler of ours beside the API server: it may be a minor version behind, no more.
+
+    The chart takes the version that the cluster has when it is rendered, and stays behind when the
+    cluster is upgraded.
+    """
+    replicas = facts.pods.replicas if facts.pods else ()
+    schedulers = [r for r in replicas if r.role is cluster_facts.Role.SCHEDULER and r.version]
+    behind = {
+        f"{replica.label.removeprefix('pod ')} ({replica.version})": steps
+        for replica in schedulers
+        if (steps := _behind(replica.version, facts.server_version))
+    }
+    text = f"kube-scheduler in it does not have the API server's version, {facts.server_version}"
+    upgrade = remedies.upgraded(facts.release) if facts.release else "name another image there"
+    far = [pod for pod, steps in behind.items() if steps != 1]
+    near = [pod for pod, steps in behind.items() if steps == 1]
+    if far:
+        yield groups.problem("pod", far, f"{text}, and cannot be relied on", upgrade)
+    if near:
+        yield groups.note("pod", near, text, f"{upgrade}; one minor version behind works")
+
+
 def _parts(facts: cluster_facts.Facts) -> Iterator[tuple[str, str]]:
     """Each part with its version, where it is told; what a program tells itself comes last."""
     for replica in facts.pods.replicas if facts.pods else ():
-        if replica.version:
+        if replica.version and replica.role is not cluster_facts.Role.SCHEDULER:
             yield replica.label, replica.version
     for lease in facts.leases or ():
         if lease.version:
@@ -64,10 +88,15 @@ def _named(part: str, parts: dict[str, str]) -> str:
 
 def _apart(version: str, other: str) -> int:
     """How many minor versions apart; another major version is far."""
+    return abs(_behind(version, other))
+
+
+def _behind(version: str, other: str) -> int:
+    """How many minor versions the first is behind the other; negative if it is newer."""
     numbers = [_NUMBERS.match(text) for text in (version, other)]
     if not all(numbers):
         return 0  # a version of somebody's own; nothing can be said
     (major, minor), (other_major, other_minor) = (
         (int(match.group(1)), int(match.group(2))) for match in numbers if match
     )
-    return abs(minor - other_minor) if major == other_major else 100
+    return other_minor - minor if major == other_major else (other_major - major) * _FAR

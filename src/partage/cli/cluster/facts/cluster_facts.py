@@ -22,6 +22,15 @@ class Role(enum.StrEnum):
     EXTENDER = "extender"
     ADMISSION = "admission"
     AGENT = "agent"
+    SCHEDULER = "scheduler"  # kube-scheduler as it is, with Partage's configuration
+
+
+class Installation(msgspec.Struct, frozen=True, order=True):
+    """Where programs of Partage are, and how the names of their objects begin."""
+
+    namespace: str = "kube-system"
+    name: str = "partage"
+    release: str = ""  # of Helm; empty: manifests were applied
 
 
 class Unread(msgspec.Struct, frozen=True):
@@ -49,6 +58,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     role: Role
     replicas: int  # how many there should be
     version: str  # as its label or its image says; empty if neither does
+    installation: Installation = Installation()
 
     @property
     def label(self) -> str:
@@ -219,6 +229,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
     now: dt.datetime  # the API server's time, if it is told
     version: str  # of the Partage that looks
+    server_version: str = ""  # of the API server; empty if it does not tell
     unread: tuple[Unread, ...] = ()
     clocks: tuple[Clock, ...] = ()
     programs: tuple[Program, ...] | None = ()
@@ -234,6 +245,12 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     definitions: tuple[Definition, ...] | None = ()
     gpu_objects: GpuObjects | None = None
     complaints: tuple[Complaint, ...] = ()
+
+    @property
+    def release(self) -> Installation | None:
+        """What Helm installed; None if it did not."""
+        helms = (p.installation for p in self.programs or () if p.installation.release)
+        return next(helms, None)
 
     @property
     def blind(self) -> bool:

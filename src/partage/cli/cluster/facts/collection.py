@@ -28,7 +28,6 @@ from partage.kube import api as kube
 
 _APPS = "/apis/apps/v1"
 _SLICES = "/apis/discovery.k8s.io/v1"
-_DEFAULT_NAMESPACE = "kube-system"
 _HALF_SECOND_S = 0.5  # the header of the time has whole seconds
 
 
@@ -40,21 +39,22 @@ async def collect(
     clock = await reader.part("clock", "get /version", lambda: _clock(api))
     workloads = await _workloads(reader)
     programs = None if workloads is None else tuple(workloads.programs)
-    places = sorted({p.namespace for p in programs or ()}) or [_DEFAULT_NAMESPACE]
+    places = sorted({p.installation for p in programs or ()}) or [cluster_facts.Installation()]
     readings = node_facts.Readings(() if workloads is None else workloads.selectors)
     nodes = await reader.part("nodes", "list nodes", lambda: _nodes(reader, readings))
-    leases = await object_facts.leases(reader)
+    leases = await object_facts.leases(reader, {place.name for place in places})
     claims = await object_facts.claim_definitions(reader)
     secured = await _secured(reader, places)
     configurations = [await object_facts.scheduler_configuration(reader, place) for place in places]
     return cluster_facts.Facts(
         now=now if clock is None else now - dt.timedelta(seconds=clock.ahead_s),
         version=version,
+        server_version=await object_facts.server_version(reader),
         programs=programs,
         leases=leases,
         nodes=nodes,
         pods=await reader.part("pods", "list pods", lambda: _pods(reader, readings)),
-        endpoints=await _endpoints(reader, places),
+        endpoints=await _endpoints(reader, sorted({place.namespace for place in places})),
         policies=await guard_facts.policies(reader),
         excepted=await guard_facts.excepted(reader),
         webhooks=secured.webhooks,
@@ -124,14 +124,14 @@ async def _pods(reader: reading.Reader, readings: node_facts.Readings) -> cluste
     return tally.all()
 
 
-async def _endpoints(reader: reading.Reader, places: Iterable[str]) -> frozenset[str] | None:
+async def _endpoints(reader: reading.Reader, namespaces: Iterable[str]) -> frozenset[str] | None:
     async def read() -> frozenset[str]:
         return frozenset(
             [
                 f"{target.namespace}/{target.name}"
-                for place in places
+                for namespace in namespaces
                 async for part in reader.listed(
-                    f"{_SLICES}/namespaces/{place}/endpointslices", forms.EndpointSlice
+                    f"{_SLICES}/namespaces/{namespace}/endpointslices", forms.EndpointSlice
                 )
                 for endpoint in part.endpoints or ()
                 if (target := endpoint.target_ref) and endpoint.conditions.ready is not False
@@ -141,7 +141,9 @@ async def _endpoints(reader: reading.Reader, places: Iterable[str]) -> frozenset
     return await reader.part("endpoints", "list endpointslices", read)
 
 
-async def _secured(reader: reading.Reader, places: Iterable[str]) -> _Secured:
+async def _secured(
+    reader: reading.Reader, places: Iterable[cluster_facts.Installation]
+) -> _Secured:
     configured = await guard_facts.configured(reader)
     if not certificate_facts.available():
         reader.leave_out(

@@ -150,6 +150,12 @@ class Workload(msgspec.Struct, frozen=True):
     status: WorkloadStatus = WorkloadStatus()
 
 
+class ServerVersion(msgspec.Struct, frozen=True, rename="camel"):
+    """What an API server says of itself."""
+
+    git_version: str = ""
+
+
 class LeaseSpec(msgspec.Struct, frozen=True, rename="camel"):
     """Whose a Lease is."""
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
-from partage.admission import guard, guard_state, webhooks
+from partage.admission import claims_policy, guard, guard_state, webhooks
 from partage.cli.cluster.facts import certificate_facts, cluster_facts, forms, reading
 
 AGENT_POLICY = "partage-agent"  # of deploy/agent-guard.yaml
-POLICIES = (guard.NAME, guard.RECORDS, AGENT_POLICY)
+POLICIES = (guard.NAME, guard.RECORDS, AGENT_POLICY, claims_policy.NAME)
 _GROUP = "/apis/admissionregistration.k8s.io/v1"
 
 Configured = dict[str, tuple[forms.Webhook, ...]]  # by kind of configuration

@@ -19,21 +19,37 @@ _LEASES = "/apis/coordination.k8s.io/v1/leases"
 _NODE_LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _EVENTS = "/api/v1/namespaces/default/events"  # of nodes, which have no namespace
-_SCHEDULER = "partage-scheduler"
+_VERSION = "/version"
 _RENEWED = b'"f:renewTime"'
 _BESIDE_S = 1.0  # what the API server writes has whole seconds
 
 
-async def leases(reader: reading.Reader) -> tuple[cluster_facts.Lease, ...] | None:
-    """The leases of the extender, in whichever namespace."""
-    name = settings.Leader().name
+async def server_version(reader: reading.Reader) -> str:
+    """The version of the API server, as its image has it; empty if it tells none."""
+    read = await reader.part(
+        "version", "get /version", lambda: reader.present(_VERSION, forms.ServerVersion)
+    )
+    return "" if read is None else read.git_version.removeprefix("v")
+
+
+async def leases(
+    reader: reading.Reader, installations: Iterable[str]
+) -> tuple[cluster_facts.Lease, ...] | None:
+    """The leases of the extender, in whichever namespace: of installations, and by its own name."""
+    names = sorted({settings.Leader().name, *(f"{name}-extender" for name in installations)})
 
     async def read() -> tuple[cluster_facts.Lease, ...]:
-        query = {"fieldSelector": f"metadata.name={name}"}
-        listed = reader.listed(_LEASES, forms.Lease, query=query)
-        return tuple([_lease(lease) async for lease in listed])
+        return tuple(
+            [
+                _lease(lease)
+                for name in names
+                async for lease in reader.listed(
+                    _LEASES, forms.Lease, query={"fieldSelector": f"metadata.name={name}"}
+                )
+            ]
+        )
 
-    return await reader.part(f"leases {name}", "list leases", read)
+    return await reader.part(f"leases {', '.join(names)}", "list leases", read)
 
 
 async def node_clocks(
@@ -124,12 +140,13 @@ def latest_complaints(spoken: Iterable[forms.Event]) -> tuple[cluster_facts.Comp
 
 
 async def scheduler_configuration(
-    reader: reading.Reader, namespace: str
+    reader: reading.Reader, place: cluster_facts.Installation
 ) -> cluster_facts.SchedulerConfiguration | None:
     """What the ConfigMap of a scheduler says; None if there is none."""
-    path = f"/api/v1/namespaces/{namespace}/configmaps/{_SCHEDULER}"
-    label = f"ConfigMap {namespace}/{_SCHEDULER}"
-    right = f"get configmaps/{_SCHEDULER} in namespace {namespace}"
+    namespace, name = place.namespace, f"{place.name}-scheduler"
+    path = f"/api/v1/namespaces/{namespace}/configmaps/{name}"
+    label = f"ConfigMap {namespace}/{name}"
+    right = f"get configmaps/{name} in namespace {namespace}"
     present = await reader.part(label, right, lambda: reader.present(path, forms.ConfigMap))
     return None if present is None else configuration(label, present.data)
 

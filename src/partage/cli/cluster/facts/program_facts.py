@@ -16,8 +16,17 @@ import msgspec
 from partage.cli.cluster.facts import cluster_facts, forms
 from partage.dialects import pods
 
+Role = cluster_facts.Role
+
 _VERSION = re.compile(r"v?(\d+\.\d+(?:\.\d+)?\S*)")
 _VERSION_LABEL = "app.kubernetes.io/version"
+_NAME_LABEL = "app.kubernetes.io/name"
+_RELEASE_LABEL = "app.kubernetes.io/instance"
+_OURS = {"app.kubernetes.io/part-of": "partage"}
+_BY_HELM = {"app.kubernetes.io/managed-by": "Helm"}
+_COMMANDS = frozenset({Role.EXTENDER, Role.ADMISSION, Role.AGENT})
+_SCHEDULER = "kube-scheduler"
+_CONFIGURED = re.compile(r"--config=\S*/partage/\S*")  # as the chart and the pages have it
 _WITHIN = "--admission"  # of the extender: the webhooks run in its process
 _NOT_PLUGINS = ("feature-discovery", "mps-control")  # beside NVIDIA's plugin, of the same image
 
@@ -55,27 +64,46 @@ PLUGINS = (
 )
 
 
-def roles(containers: tuple[forms.Container, ...]) -> Iterator[cluster_facts.Role]:
+def roles(containers: tuple[forms.Container, ...]) -> Iterator[Role]:
     """Which programs of Partage these containers run."""
     for container in containers:
         words = [*container.command, *container.args]
+        if _is_our_scheduler(words):
+            yield Role.SCHEDULER
         if not any("partage" in word for word in (*words[:1], container.image)):
             continue
-        role = next((word for word in words[:2] if word in set(cluster_facts.Role)), "")
+        role = next((word for word in words[:2] if word in _COMMANDS), "")
         if role:
-            yield cluster_facts.Role(role)
-        if role == cluster_facts.Role.EXTENDER and _WITHIN in words:
-            yield cluster_facts.Role.ADMISSION
+            yield Role(role)
+        if role == Role.EXTENDER and _WITHIN in words:
+            yield Role.ADMISSION
 
 
-def version(labels: Mapping[str, str], containers: tuple[forms.Container, ...]) -> str:
-    """The version that a label, or the tag of an image, tells; empty if it tells none."""
+def version(role: Role, labels: Mapping[str, str], containers: tuple[forms.Container, ...]) -> str:
+    """The version that a label, or the tag of an image, tells; empty if it tells none.
+
+    The label is Partage's version, also on pods of kube-scheduler, which has one of its own.
+    """
     tags = (container.image.partition("@")[0].rpartition(":")[2] for container in containers)
-    for text in (labels.get(_VERSION_LABEL, ""), *tags):
+    said = "" if role is Role.SCHEDULER else labels.get(_VERSION_LABEL, "")
+    for text in (said, *tags):
         match = _VERSION.fullmatch(text)
         if match:
             return match.group(1)
     return ""
+
+
+def installation(meta: forms.Metadata) -> cluster_facts.Installation:
+    """Of which a workload is a part; under names of other systems it says nothing of itself."""
+    labels = meta.labels
+    if not _OURS.items() <= labels.items():
+        return cluster_facts.Installation(namespace=meta.namespace)
+    by_helm = _BY_HELM.items() <= labels.items()
+    return cluster_facts.Installation(
+        namespace=meta.namespace,
+        name=labels.get(_NAME_LABEL, cluster_facts.Installation().name),
+        release=labels.get(_RELEASE_LABEL, "") if by_helm else "",
+    )
 
 
 def of_workload(kind: str, workload: forms.Workload) -> Iterator[cluster_facts.Program]:
@@ -89,7 +117,8 @@ def of_workload(kind: str, workload: forms.Workload) -> Iterator[cluster_facts.P
             name=meta.name,
             role=role,
             replicas=desired if kind == "DaemonSet" else workload.spec.replicas,
-            version=version(meta.labels, containers),
+            version=version(role, meta.labels, containers),
+            installation=installation(meta),
         )
 
 
@@ -103,7 +132,7 @@ def replicas(pod: forms.Pod) -> Iterator[cluster_facts.Replica]:
             role=role,
             node=pod.spec.node_name,
             ready=ready is not None and ready.status == "True",
-            version=version(pod.metadata.labels, pod.spec.containers),
+            version=version(role, pod.metadata.labels, pod.spec.containers),
             created=pod.metadata.creation_timestamp,
         )
 
@@ -128,3 +157,9 @@ def plugin_of(
     images = (container.image for container in containers)
     said = " ".join((daemon_set, *labels.values(), *images))
     return next((plugin for plugin in PLUGINS if any(word in said for word in plugin.words)), None)
+
+
+def _is_our_scheduler(words: list[str]) -> bool:
+    """Whether this is kube-scheduler with a configuration in a folder of Partage's."""
+    program = words[0].rpartition("/")[2] if words else ""
+    return program == _SCHEDULER and any(map(_CONFIGURED.fullmatch, words))

@@ -14,18 +14,14 @@ _PORT = 443
 
 
 class _Source(msgspec.Struct, frozen=True):
-    """A Secret with a certificate, and the Service that shows it; empty if none does."""
+    """A Secret with a certificate, and the Service that shows it; by the ends of their names."""
 
-    secret: str
-    service: str
+    program: str
+    shown: bool = True  # kube-scheduler shows its own to the extender alone
 
 
-_ADMISSION = _Source("partage-admission-tls", "partage-admission")
-_SOURCES = (
-    _ADMISSION,
-    _Source("partage-extender-tls", "partage-extender"),
-    _Source("partage-scheduler-tls", ""),  # kube-scheduler's own, which it shows to the extender
-)
+_ADMISSION = _Source("admission")
+_SOURCES = (_ADMISSION, _Source("extender"), _Source("scheduler", shown=False))
 
 
 class Certificates:
@@ -37,19 +33,20 @@ class Certificates:
         self._reader = reader
         self._urls = webhook_urls  # of webhooks without a Service
 
-    async def read_all(self, namespaces: Iterable[str]) -> None:
-        """Those of all namespaces that Partage runs in."""
-        for namespace in namespaces:
+    async def read_all(self, places: Iterable[cluster_facts.Installation]) -> None:
+        """Those of all installations."""
+        for place in places:
             for source in _SOURCES:
-                await self._read(namespace, source)
+                await self._read(place, source)
 
-    async def _read(self, namespace: str, source: _Source) -> None:
-        label = f"Secret {namespace}/{source.secret}"
+    async def _read(self, place: cluster_facts.Installation, source: _Source) -> None:
+        namespace, name = place.namespace, f"{place.name}-{source.program}-tls"
+        label = f"Secret {namespace}/{name}"
         unread = len(self._reader.unread)
-        path = f"/api/v1/namespaces/{namespace}/secrets/{source.secret}"
+        path = f"/api/v1/namespaces/{namespace}/secrets/{name}"
         secret = await self._reader.part(
             label,
-            f"get of it, which holds a key as well, to role partage-doctor in {namespace}",
+            f"get of it, which holds a key as well, to role {place.name}-doctor in {namespace}",
             lambda: self._reader.present(path, forms.Secret),
         )
         if secret is not None:
@@ -60,7 +57,7 @@ class Certificates:
                 "there is no such Secret",
                 "nothing to do where this part is not installed, or has a certificate of its own",
             )
-        elif await self._shown(namespace, source):
+        elif await self._shown(place, source):
             del self._reader.unread[unread:]  # it could be read in another way
 
     def _take(self, label: str, source: _Source, secret: forms.Secret) -> None:
@@ -72,8 +69,8 @@ class Certificates:
             if field in secret.data
         ]
 
-    async def _shown(self, namespace: str, source: _Source) -> bool:
-        for host, port in self._addresses(namespace, source):
+    async def _shown(self, place: cluster_facts.Installation, source: _Source) -> bool:
+        for host, port in self._addresses(place, source):
             pem = await certificate_facts.served(host, port)
             if pem is not None:
                 self.read.append(certificate_facts.read(f"certificate of {host}:{port}", pem))
@@ -82,9 +79,11 @@ class Certificates:
                 return True
         return False
 
-    def _addresses(self, namespace: str, source: _Source) -> Iterator[tuple[str, int]]:
+    def _addresses(
+        self, place: cluster_facts.Installation, source: _Source
+    ) -> Iterator[tuple[str, int]]:
         for url in self._urls if source is _ADMISSION else ():
             parts = urllib.parse.urlsplit(url)
             yield parts.hostname or "", parts.port or _PORT
-        if source.service:
-            yield f"{source.service}.{namespace}.svc", _PORT  # as a pod finds it
+        if source.shown:
+            yield f"{place.name}-{source.program}.{place.namespace}.svc", _PORT  # as a pod finds it
