@@ -21,6 +21,7 @@ from typing import Any
 import yaml
 
 from partage.admission import claims_policy, guard, webhooks
+from partage.dialects import registry
 from partage.dialects.claims import definitions
 from partage.scheduler.kube_scheduler import configuration, configuration_text, managed_resources
 
@@ -84,6 +85,7 @@ def _files() -> Iterator[tuple[Path, str]]:
     yield _TEMPLATES / "claims" / "definitions.yaml", _claims()
     yield _TEMPLATES / "claims" / "policy.yaml", _claims_policy()
     yield _TEMPLATES / "scheduler" / "_managed-resources.tpl", _managed_resources_template()
+    yield _TEMPLATES / "agent" / "_dialects.tpl", _dialects_template()
     yield _CONFIGURATION, _FITTING + _scheduler_config()
     yield _DROP_IN, f"# Made from {_DROP_IN_SOURCE}; do not edit.\n{_DROP_IN_SOURCE.read_text()}"
 
@@ -128,6 +130,16 @@ def _managed_resources() -> Iterator[str]:
     for resource in managed_resources.without_cluster().managed:
         ignored = str(resource.ignored).lower()
         yield f"- {{name: {resource.name}, ignoredByScheduler: {ignored}}}"
+
+
+def _dialects_template() -> str:
+    """What agents offer in each dialect, and which dialects they speak unless they are told."""
+    made = {
+        "byDefault": [*registry.served_by_default()],
+        "dialects": {dialect.name: [*dialect.resources] for dialect in registry.DIALECTS},
+    }
+    text = yaml.dump(made, Dumper=_Dumper, sort_keys=False, width=120).rstrip()
+    return f'{_MADE}{{{{- define "partage.resourcesOfDialects" -}}}}\n{text}\n{{{{- end -}}}}\n'
 
 
 def _scheduler_config() -> str:

@@ -263,6 +263,18 @@ REFUSED = {
         "set scheduler.name to the profile that asks the extender",
     ),
     "the cluster's name": (["scheduler.name=default-scheduler"], "two of one name"),
+    "the cluster's name among others": (
+        ["scheduler.otherNames={t9k-scheduler,default-scheduler}"],
+        "scheduler.otherNames: default-scheduler is the cluster's own",
+    ),
+    "what agents offer and nobody decides": (
+        ["scheduler.unmanagedResources={nvidia.com/gpu}"],
+        "the agents offer nvidia.com/gpu in the dialect nvidia, and nobody would decide about it",
+    ),
+    "the same in a dialect that was chosen": (
+        ["scheduler.unmanagedResources={nvidia.com/gpucores}", "agent.dialects={partage,hami}"],
+        "or set agent.dialects, without hami",
+    ),
     "nobody to set it": (
         ["admission.enabled=false", "admission.setSchedulerName=true"],
         "because admission.enabled is false",

@@ -98,7 +98,7 @@ def test_what_to_do_next_is_said(plane: ControlPlane) -> None:
     assert "`helm uninstall` leaves the pods, and the definitions of claims" in said
     existing = ("--set", "scheduler.mode=existing")
     said = _helm(plane, "install", "partage", str(helm.CHART), "--dry-run=client", *existing)
-    assert "partage scheduler-config" in said
+    assert "partage scheduler-config --service partage-system/partage-extender" in said
     by_hand = ("--set", "cleanup.enabled=false")
     said = _helm(plane, "install", "partage", str(helm.CHART), "--dry-run=client", *by_hand)
     assert "partage cleanup cluster --remove --namespace partage-system" in said

@@ -11,6 +11,9 @@ with a single value stands there.
 {{- if and (eq $scheduler.mode "own") (eq $scheduler.name "default-scheduler") -}}
 {{- fail "scheduler.name: default-scheduler is the cluster's own, and two of one name would both schedule the same pods; leave it empty, or set scheduler.mode=existing and give the cluster's scheduler the extender (partage scheduler-config)" -}}
 {{- end -}}
+{{- if and (eq $scheduler.mode "own") (has "default-scheduler" $scheduler.otherNames) -}}
+{{- fail "scheduler.otherNames: default-scheduler is the cluster's own, and two of one name would both schedule the same pods; leave it out: the webhooks write the name of the chart's scheduler on pods with cards" -}}
+{{- end -}}
 {{- if and $admission.setSchedulerName (not $admission.enabled) -}}
 {{- fail "admission.setSchedulerName: nobody sets it, because admission.enabled is false; enable admission, or write schedulerName into pods and leave setSchedulerName out" -}}
 {{- end -}}
@@ -25,5 +28,21 @@ with a single value stands there.
 {{- end -}}
 {{- if and (not .Values.crds.install) (not .Values.crds.keep) -}}
 {{- fail "crds.keep: with crds.install=false and crds.keep=false the next upgrade would delete the definitions, and with them all claims; set crds.keep=true" -}}
+{{- end -}}
+{{- include "partage.checkDialects" . -}}
+{{- end -}}
+
+{{/* What agents offer and nobody decides about would be bound without a card, and never start. */}}
+{{- define "partage.checkDialects" -}}
+{{- $resources := include "partage.resourcesOfDialects" . | fromYaml -}}
+{{- $dialects := .Values.agent.dialects | default $resources.byDefault -}}
+{{- if and .Values.agent.enabled (eq .Values.scheduler.mode "own") -}}
+{{- range $dialect := $dialects -}}
+{{- range $resource := index $resources.dialects $dialect -}}
+{{- if has $resource $.Values.scheduler.unmanagedResources -}}
+{{- fail (printf "scheduler.unmanagedResources: the agents offer %s in the dialect %s, and nobody would decide about it, so that pods with it would never start; leave it out here, or set agent.dialects, without %s" $resource $dialect $dialect) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
