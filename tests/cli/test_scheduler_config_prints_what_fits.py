@@ -13,6 +13,7 @@ from partage.cli import command_group
 from partage.core import errors
 from tests.cli import fake_cluster
 
+SERVICES = "/api/v1/services"
 DEPLOY = pathlib.Path(__file__).parents[2] / "deploy"
 
 
@@ -48,6 +49,44 @@ async def test_the_nodes_of_a_cluster_decide(
     assert "nvidia.com/gpu on gpu-0, gpu-1, gpu-2, where no agent" in done.err
 
 
+@pytest.mark.parametrize(
+    ("places", "url"),
+    [
+        ([], "https://partage-extender.kube-system.svc/scheduler"),
+        (["gpu/sharing-extender"], "https://sharing-extender.gpu.svc/scheduler"),
+    ],
+)
+async def test_the_extender_is_where_its_service_is(
+    cluster: fake_cluster.Cluster, tmp_path: pathlib.Path, places: list[str], url: str
+) -> None:
+    """The chart puts it into any namespace; while there is none, the usual name is taken."""
+    cluster.objects[SERVICES] = [_service(place) for place in places]
+
+    done = await cluster.run("partage", "scheduler-config", folder=tmp_path)
+
+    (extender,) = yaml.safe_load(done.out)["extenders"]
+    assert extender["urlPrefix"] == url
+
+
+async def test_of_two_extenders_one_has_to_be_named(
+    cluster: fake_cluster.Cluster, tmp_path: pathlib.Path
+) -> None:
+    """And who may not list Services gets the usual name."""
+    cluster.objects[SERVICES] = [_service("a/extender"), _service("b/extender")]
+    done = await cluster.run("partage", "scheduler-config", folder=tmp_path)
+    assert done.code == 2
+    assert "more than one extender: a/extender, b/extender; name one with --service" in done.err
+
+    cluster.refused[SERVICES] = (403, "Forbidden", "services is forbidden")
+    done = await cluster.run("partage", "scheduler-config", folder=tmp_path)
+    assert "urlPrefix: https://partage-extender.kube-system.svc/scheduler" in done.out
+
+
+def _service(place: str) -> fake_cluster.Object:
+    namespace, _, name = place.partition("/")
+    return {"metadata": {"namespace": namespace, "name": name}}
+
+
 def test_an_address_without_tls_needs_no_files() -> None:
     """As for an extender on the same machine."""
     (extender,) = yaml.safe_load(_run("--offline", "--url", "http://127.0.0.1:39999").stdout)[
@@ -73,6 +112,7 @@ def test_a_second_scheduler_has_a_name_and_a_lease_of_its_own() -> None:
     [
         (("--url", "extender:80"), "is not the address of an extender; write https://HOST:PORT"),
         (("--url", "https://x/filter"), "is not the address of an extender"),
+        (("--url", "https://[::1"), "is not the address of an extender"),
         (("--service", "a/b/c"), "'a/b' is not a name that Kubernetes allows"),
         (("--scheduler-name", "My Scheduler"), "is not a name that Kubernetes allows"),
         (("--existing", "/nowhere.yaml"), "/nowhere.yaml: No such file or directory; name a read"),

@@ -1,7 +1,7 @@
 """``partage scheduler-config``: the configuration of kube-scheduler that fits a cluster.
 
 It reads which resources the nodes advertise, and by whom, and says in comments what follows from
-it. Nothing is written to the cluster.
+it; and where the extender is. Nothing is written to the cluster.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ import urllib.parse
 from typing import Any
 
 import click
+import msgspec
 import yaml
 
 from partage.cli.cluster import cluster_snapshot
 from partage.core import errors
-from partage.dialects import nodes
+from partage.kube import errors as kube_errors
 from partage.scheduler import kubernetes_names
 from partage.scheduler.kube_scheduler import (
     configuration,
@@ -35,6 +36,28 @@ With --existing all that FILE says stays, but for its comments, which are lost.
 _SERVICE = "kube-system/partage-extender"
 
 
+_SERVICES = "/api/v1/services"
+_OF_EXTENDERS = {
+    "labelSelector": "app.kubernetes.io/part-of=partage,app.kubernetes.io/component=extender"
+}
+
+
+class _Metadata(msgspec.Struct, frozen=True):
+    namespace: str = ""
+    name: str = ""
+
+
+class _Service(msgspec.Struct, frozen=True):
+    metadata: _Metadata = _Metadata()
+
+
+class _Seen(msgspec.Struct, frozen=True):
+    """What is known of the cluster."""
+
+    choice: managed_resources.Choice
+    services: tuple[str, ...] = ()  # of extenders
+
+
 @click.command(name="scheduler-config", epilog=_EPILOG)
 @click.option(
     "--existing", metavar="FILE", help="Merge Partage's extender into this configuration."
@@ -48,7 +71,7 @@ _SERVICE = "kube-system/partage-extender"
 @click.option(
     "--service",
     metavar="NAMESPACE/NAME",
-    help=f"Service of the extender (default {_SERVICE}).",
+    help=f"Service of the extender; else the one that the cluster has, or {_SERVICE}.",
 )
 @click.option("--url", metavar="URL", help="Address of the extender, in place of a Service.")
 @click.option("--offline", is_flag=True, help="Ask no cluster: all resources, nodes with agents.")
@@ -75,16 +98,18 @@ def scheduler_config(
         raise click.UsageError("--kubeconfig and --context are for a cluster: not with --offline")
     if scheduler_name:
         _check_name("--scheduler-name", scheduler_name)
-    address = _address(url) if url else _service_address(service or _SERVICE)
-    before = None if existing is None else _read(existing)  # a mistake shows before a cluster does
-    choice = managed_resources.without_cluster() if offline else _on_cluster(kubeconfig, context)
-    entry = configuration.extender(address, choice.managed)
+    # Mistakes show before a cluster does.
+    named = _address(url) if url else _service_address(service) if service else ""
+    before = None if existing is None else _read(existing)
+    seen = _offline() if offline else _on_cluster(kubeconfig, context, looks=not named)
+    address = named or _service_address(_only(seen.services))
+    entry = configuration.extender(address, seen.choice.managed)
     if existing is None:
         made = configuration.new(entry, scheduler_name=scheduler_name)
     else:
         made = _merged(existing, before, entry, scheduler_name)
     second = scheduler_name if existing is None else ""
-    _print(made, configuration_text.reasons(choice, made, second=second), output)
+    _print(made, configuration_text.reasons(seen.choice, made, second=second), output)
 
 
 def _print(made: configuration.Made, reasons: tuple[str, ...], output: str) -> None:
@@ -96,12 +121,42 @@ def _print(made: configuration.Made, reasons: tuple[str, ...], output: str) -> N
         click.echo(reason, err=True)
 
 
-def _on_cluster(kubeconfig: str | None, context: str | None) -> managed_resources.Choice:
-    async def work(cluster: cluster_snapshot.Cluster) -> list[nodes.Node]:
-        return [node async for node in cluster.each_node()]
+def _offline() -> _Seen:
+    return _Seen(managed_resources.without_cluster())
 
-    present = cluster_snapshot.read(work, kubeconfig=kubeconfig, context=context, node="")
-    return managed_resources.on_nodes(present)
+
+def _on_cluster(kubeconfig: str | None, context: str | None, *, looks: bool) -> _Seen:
+    """What the nodes say; with ``looks`` also where the extender is."""
+
+    async def work(cluster: cluster_snapshot.Cluster) -> _Seen:
+        present = [node async for node in cluster.each_node()]
+        services = await _services(cluster) if looks else ()
+        return _Seen(managed_resources.on_nodes(present), services)
+
+    return cluster_snapshot.read(work, kubeconfig=kubeconfig, context=context, node="")
+
+
+async def _services(cluster: cluster_snapshot.Cluster) -> tuple[str, ...]:
+    """Those of extenders, by the labels of the chart and of the plain manifests."""
+    try:
+        return tuple(
+            [
+                f"{service.metadata.namespace}/{service.metadata.name}"
+                async for page in cluster.api.pages(_SERVICES, _Service, query=_OF_EXTENDERS)
+                for service in page.items
+            ]
+        )
+    except kube_errors.Forbidden:
+        return ()  # whoever may not look can name it
+
+
+def _only(services: tuple[str, ...]) -> str:
+    if len(services) > 1:
+        raise errors.InputError(
+            f"there is more than one extender: {', '.join(services)}",
+            instead="name one with --service",
+        )
+    return services[0] if services else _SERVICE
 
 
 def _merged(
@@ -134,7 +189,10 @@ def _service_address(service: str) -> str:
 
 
 def _address(url: str) -> str:
-    parts = urllib.parse.urlsplit(url)
+    try:
+        parts = urllib.parse.urlsplit(url)
+    except ValueError as error:
+        raise _not_an_address(url) from error
     if parts.scheme not in ("http", "https") or not parts.netloc or parts.query or parts.fragment:
         raise _not_an_address(url)
     if parts.path not in ("", "/", "/scheduler"):
