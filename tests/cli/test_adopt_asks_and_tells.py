@@ -95,6 +95,7 @@ async def test_the_plan_for_programs(
         (("gpushare",), "--image is needed"),
         (("nvidia",), "one DaemonSet of NVIDIA's device plugin can be taken over"),
         (("hami", *IMAGE), "--image is for gpushare"),
+        (("hami", "--context", "other"), "there is no context 'other'"),
     ],
 )
 async def test_why_it_does_not_begin(

@@ -10,7 +10,8 @@ import asyncio
 import functools
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 import click
 import msgspec
@@ -29,6 +30,8 @@ from partage.cli.cluster.adoption.plans import gpushare_plan, plan, vendor_plan
 from partage.cli.commands.adopt import plan_page
 from partage.cli.display import json_objects
 from partage.core import errors
+
+T = TypeVar("T")
 
 _EPILOG = """\b
 Examples:
@@ -105,14 +108,14 @@ def adopt(
         raise click.UsageError("--undo is for all that was done: leave the other options out.")
     chosen, as_json = systems.SYSTEMS[system], output == "json"
     read = functools.partial(cluster_snapshot.read, kubeconfig=kubeconfig, context=context, node="")
-    begun = read(lambda cluster: record.read(cluster.api, chosen))
+    begun = _looked(read, lambda cluster: record.read(cluster.api, chosen))
     if undo:
         adoption = _known(begun, chosen)
     elif begun is not None:
         adoption = begun
         notices.note(f"a take-over from {chosen.title} was begun; it goes on")
     else:
-        made = read(lambda cluster: _planned(cluster, chosen, image or ""))
+        made = _looked(read, lambda cluster: _planned(cluster, chosen, image or ""))
         _show(plan_page.shown(made), as_json=as_json, ahead=not dry_run)
         if dry_run:
             return 0
@@ -135,6 +138,17 @@ def adopt(
         )
         raise
     return _told(result, as_json=as_json)
+
+
+def _looked(
+    read: Callable[[Callable[[cluster_snapshot.Cluster], Awaitable[T]]], T],
+    work: Callable[[cluster_snapshot.Cluster], Awaitable[T]],
+) -> T:
+    """What is read before anything is changed: without it there is no beginning."""
+    try:
+        return read(work)
+    except cluster_snapshot.CannotRead as error:
+        raise NotYet(error.what, instead=error.instead) from error
 
 
 async def _planned(
