@@ -34,7 +34,7 @@ def main() -> None:
         log = options.folder / LOG
         date = options.release.isoformat()
         log.write_text(with_section(log.read_text(), version, section(version, date, texts)))
-    except Problem as problem:
+    except (Problem, OSError) as problem:
         sys.exit(f"changelog: {problem}")
     for path in texts:
         path.unlink()
