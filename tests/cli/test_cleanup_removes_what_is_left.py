@@ -16,6 +16,7 @@ from tests.cli import fake_cluster
 from tests.kube import scripted_server
 
 CARDS = (cards.Card(uuid="GPU-0", index=0, memory_mib=16384, model="Tesla T4"),)
+APPS = "/apis/apps/v1"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 ELASTIC = "/apis/elasticgpu.io/v1alpha1"
 SPACE = "/api/v1/namespaces/partage-system"
@@ -68,6 +69,8 @@ class Cluster:
         if path.startswith(ELASTIC):
             plural = path.rpartition("/")[2]
             return [o for p, o in self.objects.items() if f"/{plural}/" in p and ELASTIC in p]
+        if path in (f"{APPS}/deployments", f"{APPS}/daemonsets"):
+            return [o for p, o in self.objects.items() if p.startswith(f"{path}/")]
         if path.rpartition("/")[2] in {"nodes", "namespaces", "pods", "configmaps"}:
             return [
                 made
@@ -220,6 +223,28 @@ async def test_programs_that_run_would_write_it_again(cluster: Cluster) -> None:
     assert "Partage is installed in namespace partage-system: pod partage-agent-x" in result.err
     assert "helm uninstall partage --namespace partage-system" in result.err
     assert cluster.changes == []
+
+
+async def test_an_installation_in_another_namespace_keeps_its_labels(cluster: Cluster) -> None:
+    """A slip in --namespace must not take the nodes away from agents that serve them."""
+    container = {"name": "agent", "image": "x", "args": ["partage", "agent"]}
+    cluster.add(
+        f"{APPS}/daemonsets/sharing",
+        metadata={"namespace": "kube-system"},
+        spec={"template": {"spec": {"containers": [container]}}},
+    )
+    result = await cluster.run("--remove")
+    assert result.code == 1
+    assert "Partage is installed: DaemonSet kube-system/sharing would write" in result.err
+    assert cluster.changes == []
+
+
+@pytest.mark.parametrize("words", [("--namespace", "../x"), ("--name", ""), ("--after", "a/b")])
+async def test_names_that_there_cannot_be(cluster: Cluster, words: tuple[str, str]) -> None:
+    """They would be parts of paths of what is deleted."""
+    result = await cluster.run("--remove", *words)
+    assert (result.code, cluster.changes) == (2, []), result
+    assert "is not a name that Kubernetes allows" in result.err
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,16 @@ from collections.abc import Callable
 import msgspec
 
 from partage.cli.cluster import cluster_snapshot
+from partage.cli.cluster.facts import forms, program_facts
 from partage.cli.cluster.leftovers import Place
 from partage.core import errors
 from partage.kube import errors as kube_errors
 
 _AGAIN_S = 1.0
 _PROGRAMS = ("extender", "admission", "scheduler", "agent")
+
+
+_WORKLOADS = {"Deployment": "/apis/apps/v1/deployments", "DaemonSet": "/apis/apps/v1/daemonsets"}
 
 
 class StillThere(errors.PartageError):
@@ -47,17 +51,26 @@ class _DaemonSet(msgspec.Struct, frozen=True):
 
 
 async def ended(cluster: cluster_snapshot.Cluster, place: Place, *, within_s: float) -> None:
-    """Wait until no program of Partage runs in its namespace; StillThere if they go on."""
+    """Wait until no program of Partage runs in its namespace; StillThere if they go on.
+
+    One that is installed elsewhere is not on its way out: what it needs is not taken away.
+    """
     deadline_s = time.monotonic() + within_s
     while running := await _running(cluster, place):
         if time.monotonic() >= deadline_s:
-            raise StillThere(
-                f"Partage is installed in namespace {place.namespace}: {', '.join(running[:5])} "
-                "would write again what is removed",
-                instead=f"helm uninstall {place.name} --namespace {place.namespace}, or delete "
-                "what was applied, and then do this again",
-            )
+            raise _still_there(f"in namespace {place.namespace}", running, place)
         await asyncio.sleep(_AGAIN_S)
+    if elsewhere := await _installed(cluster):
+        raise _still_there("", elsewhere, place)
+
+
+def _still_there(where: str, running: list[str], place: Place) -> StillThere:
+    installed = f"Partage is installed {where}".rstrip()
+    return StillThere(
+        f"{installed}: {', '.join(running[:5])} would write again what is removed",
+        instead=f"helm uninstall {place.name} --namespace {place.namespace}, or delete "
+        "what was applied, and then do this again",
+    )
 
 
 async def nodes_are_done(
@@ -97,3 +110,21 @@ async def _running(cluster: cluster_snapshot.Cluster, place: Place) -> list[str]
         async for page in cluster.api.pages(path, _Pod, query={"labelSelector": selector})
         for pod in page.items
     ]
+
+
+async def _installed(cluster: cluster_snapshot.Cluster) -> list[str]:
+    """The workloads of Partage anywhere, as far as they may be seen.
+
+    The account of the Job may not: it runs when its own installation was removed, and there is one
+    in a cluster.
+    """
+    try:
+        return [
+            program.label
+            for kind, path in _WORKLOADS.items()
+            async for page in cluster.api.pages(path, forms.Workload)
+            for workload in page.items
+            for program in program_facts.of_workload(kind, workload)
+        ]
+    except kube_errors.Forbidden:
+        return []

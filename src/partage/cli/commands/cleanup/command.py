@@ -11,7 +11,9 @@ from partage.agent import settings as agent_settings
 from partage.cli import notices
 from partage.cli.cluster import cluster_snapshot, departures, leftovers
 from partage.cli.display import json_objects, tables
+from partage.core import errors
 from partage.fence.store import roots
+from partage.scheduler import kubernetes_names
 
 _CLUSTER = """\b
 Examples:
@@ -86,6 +88,7 @@ def cluster_command(
     """
     if not remove and (wait_s or daemon_set):
         raise click.UsageError("--wait and --after are for --remove.")
+    _check_names(namespace, name, *([daemon_set] if daemon_set else []))
     place = leftovers.Place(namespace, name)
 
     async def work(cluster: cluster_snapshot.Cluster) -> list[leftovers.Leftover]:
@@ -105,6 +108,16 @@ def cluster_command(
     rows = [(one.object, ", ".join(one.what), _state(one.kept, removed=remove)) for one in left]
     _show(output, "ClusterLeftovers", rows, ("OBJECT", "WHAT", "STATE"))
     return int(not remove and any(not one.kept for one in left))
+
+
+def _check_names(*names: str) -> None:
+    """They become parts of paths, of objects that are deleted."""
+    for name in names:
+        if not kubernetes_names.named(name):
+            raise errors.InputError(
+                f"{name!r} is not a name that Kubernetes allows",
+                instead="write small letters, digits, dots and hyphens",
+            )
 
 
 @cleanup.command("node", epilog=_NODE)
