@@ -83,7 +83,7 @@ async def test_the_plan_for_programs(
     page = json.loads(result.out)
     assert (page["kind"], page["system"]) == ("AdoptionPlan", "hami")
     assert [step["name"] for step in page["steps"]] == ["device-plugin", "node g1", "scheduler"]
-    assert page["first"][0].startswith("Partage is not installed: helm upgrade --install")
+    assert page["first"][0].startswith("Partage is not installed: helm install partage")
 
 
 @pytest.mark.parametrize(

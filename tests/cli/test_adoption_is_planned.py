@@ -246,7 +246,7 @@ class TestVendors:
     @pytest.mark.parametrize(
         ("changes", "text"),
         [
-            ({"agents": ()}, "Partage is not installed: helm upgrade --install"),
+            ({"agents": ()}, "Partage is not installed: helm install partage"),
             ({"agents": (_agents(),)}, "would offer nvidia.com/gpu"),
             ({"agents": (_agents("--dialects", "nvidia"),)}, "would offer nvidia.com/gpu"),
             (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import shlex
 import tomllib
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from cluster.chart import helm, plain_manifests
 from image import settings as image_settings
 from partage.admission import settings as admission_settings
 from partage.agent import settings as agent_settings
+from partage.cli.cluster.adoption import systems
+from partage.cli.cluster.adoption.plans import vendor_plan
 from partage.cli.commands import agent as agent_command
 from partage.scheduler import settings as extender_settings
 from tests.cluster import rendering
@@ -303,6 +306,24 @@ def test_values_that_cannot_be_are_refused(what: str) -> None:
     with pytest.raises(helm.Refused) as refusal:
         helm.template(*options, namespace=rendering.NAMESPACE)
     assert text in str(refusal.value)
+
+
+@pytest.mark.parametrize("name", [systems.HAMI, systems.NVIDIA])
+def test_the_values_that_a_take_over_names_are_taken(name: str) -> None:
+    """First nvidia.com/gpu is the others', in the end Partage's; claims are served all the time."""
+    meanwhile = _served(vendor_plan.values_meanwhile())
+    afterwards = _served(vendor_plan.values_afterwards(systems.SYSTEMS[name]))
+    assert not {"nvidia", "hami"} & meanwhile.keys()
+    assert name in afterwards
+    assert "claims" in meanwhile.keys() & afterwards.keys()
+
+
+def _served(options: str) -> dict[str, None]:
+    """The dialects of the agents of a chart with these options of Helm."""
+    made = rendering.objects(rendering.DEFAULT, *shlex.split(options))
+    flags = rendering.pod_specs(made)["partage-agent"]["containers"][0]["args"]
+    (dialects,) = [flag for flag in flags if flag.startswith("--dialects=")]
+    return dict.fromkeys(dialects.partition("=")[2].split(","))
 
 
 def test_an_old_cluster_is_refused() -> None:

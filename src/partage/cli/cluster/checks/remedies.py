@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from partage.cli.cluster.facts import cluster_facts
 
-_CHART = "deploy/chart/partage"
+CHART = "deploy/chart/partage"
 _AGENT = "daemonset partage-agent"
 
 
@@ -17,13 +17,13 @@ def applied(facts: cluster_facts.Facts, file: str, value: str) -> str:
     place = facts.release
     if place is None:
         return f"kubectl apply -f deploy/{file}"
-    return f"{upgraded(place)}, with {value}"
+    return f"`{upgrade(place)}`, with {value}"
 
 
-def upgraded(place: cluster_facts.Installation) -> str:
+def upgrade(place: cluster_facts.Installation) -> str:
     """The command that renders a chart anew with the values that it has."""
     where = f"--namespace {place.namespace}"
-    return f"`helm upgrade {place.release} {_CHART} {where} --reset-then-reuse-values`"
+    return f"helm upgrade {place.release} {CHART} {where} --reset-then-reuse-values"
 
 
 def described_agent(facts: cluster_facts.Facts) -> str:

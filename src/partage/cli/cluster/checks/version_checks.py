@@ -60,7 +60,8 @@ def kube_scheduler(facts: cluster_facts.Facts) -> Iterator[findings.Finding]:
         if (steps := _behind(replica.version, facts.server_version))
     }
     text = f"kube-scheduler in it does not have the API server's version, {facts.server_version}"
-    upgrade = remedies.upgraded(facts.release) if facts.release else "name another image there"
+    place = facts.release
+    upgrade = f"`{remedies.upgrade(place)}`" if place else "name another image there"
     far = [pod for pod, steps in behind.items() if steps != 1]
     near = [pod for pod, steps in behind.items() if steps == 1]
     if far:

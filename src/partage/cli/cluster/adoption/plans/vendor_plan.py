@@ -9,26 +9,29 @@ node before the same label with another value brings the agent.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterable, Iterator, Sequence
 
 import partage
 from partage.cli.cluster.adoption import adoptions, objects, situation, systems
 from partage.cli.cluster.adoption.plans import gpushare_plan, places, plan
-from partage.cli.cluster.checks import program_checks
+from partage.cli.cluster.checks import program_checks, remedies
+from partage.cli.cluster.facts import cluster_facts
+from partage.dialects import registry
 from partage.local.doctor import findings
 
 Object = objects.Object
 _Steps = tuple[adoptions.Step | adoptions.NodeStep, ...]
 
 _OPERATOR = "nvidia.com/gpu.deploy.device-plugin"  # a label of nodes; the GPU Operator obeys it
-_SHARED_DIALECTS = {"hami", "nvidia"}  # they offer nvidia.com/gpu
 _SHARED = "nvidia.com/gpu"
-_VALUES = (
-    "--set 'agent.dialects={partage,aliyun,qgpu,gaia,elastic,t9k}' "
-    "--set 'scheduler.unmanagedResources={nvidia.com/gpu,nvidia.com/gpumem,"
-    "nvidia.com/gpumem-percentage,nvidia.com/gpucores,nvidia.com/priority}'"
+_SHARED_DIALECTS = {d.name: d for d in registry.DIALECTS if _SHARED in d.resources}  # they offer it
+_OWN_DIALECTS = [name for name in registry.served_by_default() if name not in _SHARED_DIALECTS]
+_USUAL = cluster_facts.Installation("partage-system", "partage", "partage")
+_INSTALL = (
+    f"helm install partage {remedies.CHART} --namespace partage-system --create-namespace "
+    "--set image.repository=REGISTRY/partage"
 )
-_CHART = f"helm upgrade --install partage deploy/chart/partage -n partage-system {_VALUES}"
 
 
 def written(_seen: situation.Situation) -> Sequence[Object]:
@@ -69,7 +72,7 @@ def made(seen: situation.Situation) -> plan.Plan:
         left=tuple(places.left(seen, moved)),
         first=first,
         notes=tuple(_notes(seen)),
-        afterwards=_afterwards(seen.system),
+        afterwards=_afterwards(seen),
     )
 
 
@@ -144,7 +147,7 @@ def _no_deciders(seen: situation.Situation) -> Iterator[adoptions.Step]:
 def _first(seen: situation.Situation) -> Iterator[str]:
     """What is missing of Partage, in the order in which it is put right."""
     if not seen.agents:
-        yield f"Partage is not installed: {_CHART}"
+        yield f"Partage is not installed: {_INSTALL} {values_meanwhile()}"
         return
     if len(seen.agents) > 1:
         labels = ", ".join(map(objects.label, seen.agents))
@@ -157,10 +160,11 @@ def _first(seen: situation.Situation) -> Iterator[str]:
             f"{adoptions.AGENT}={adoptions.ENABLED} alone; nodes cannot be moved by it"
         )
     spoken = _dialects(agent)
-    if spoken is None or spoken & _SHARED_DIALECTS:
+    upgrade = f"{_upgrade(seen)} {values_meanwhile()}"
+    if spoken is None or spoken & _SHARED_DIALECTS.keys():
         yield (
             f"its agents would offer {_SHARED} while {seen.system.title} does so on other nodes: "
-            f"{_CHART}"
+            f"{upgrade}"
         )
     managing = [
         made.label
@@ -168,7 +172,7 @@ def _first(seen: situation.Situation) -> Iterator[str]:
         if any(managed.name == _SHARED for managed in made.managed)
     ]
     if managing:
-        yield f"{managing[0]} lets Partage decide about {_SHARED} on all nodes: {_CHART}"
+        yield f"{managing[0]} lets Partage decide about {_SHARED} on all nodes: {upgrade}"
     yield from _not_well(seen)
 
 
@@ -207,17 +211,37 @@ def _notes(seen: situation.Situation) -> Iterator[str]:
         )
 
 
-def _afterwards(system: systems.System) -> tuple[str, ...]:
-    dialects = "partage,aliyun,qgpu,gaia,elastic,t9k,nvidia"
-    more = ""
-    if system.name == systems.HAMI:
-        dialects = dialects.replace("nvidia", "hami")
-        more = " --set 'scheduler.otherNames={t9k-scheduler,hami-scheduler}'"
-    values = (
-        f"--set 'agent.dialects={{{dialects}}}' --set 'scheduler.unmanagedResources={{}}'{more}"
-    )
-    upgrade = "helm upgrade partage deploy/chart/partage -n partage-system"
+def _afterwards(seen: situation.Situation) -> tuple[str, ...]:
+    system = seen.system
     return (
-        f"let Partage serve {_SHARED}: {upgrade} --reset-then-reuse-values {values}",
+        f"let Partage serve {_SHARED}: {_upgrade(seen)} {values_afterwards(system)}",
         f"new pods get a fence; those that {system.title} started get one when they are made anew",
     )
+
+
+def values_meanwhile() -> str:
+    """Helm's options with which Partage leaves the resource to the others."""
+    spoken = _SHARED_DIALECTS.values()
+    shared = dict.fromkeys(name for dialect in spoken for name in dialect.resources)
+    return f"{_dialects_value(_OWN_DIALECTS)} {_unmanaged_value(shared)}"
+
+
+def values_afterwards(system: systems.System) -> str:
+    """Those with which it serves what the system did, in the dialect of the same name."""
+    values = f"{_dialects_value([*_OWN_DIALECTS, system.name])} {_unmanaged_value([])}"
+    if system.name == systems.HAMI:
+        values += " --set 'scheduler.otherNames={t9k-scheduler,hami-scheduler}'"
+    return values
+
+
+def _upgrade(seen: situation.Situation) -> str:
+    return remedies.upgrade((seen.facts.release if seen.facts else None) or _USUAL)
+
+
+def _dialects_value(names: Iterable[str]) -> str:
+    return f"--set 'agent.dialects={{{','.join(names)}}}'"
+
+
+def _unmanaged_value(names: Iterable[str]) -> str:
+    """In JSON, as Helm takes ``{}`` for a list of one empty word."""
+    return f"--set-json 'scheduler.unmanagedResources={json.dumps([*names])}'"
