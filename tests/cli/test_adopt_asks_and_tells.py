@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
 import pathlib
 from typing import Any
@@ -118,3 +120,36 @@ async def test_nothing_is_changed_while_something_has_to_come_before(
     assert "Before this can begin" in result.out
     assert "it cannot begin: Partage is not installed" in result.err
     assert "nothing was changed" in result.err
+
+
+async def test_a_record_that_a_user_made_is_not_believed(
+    adopting: fake_cluster.Cluster, tmp_path: pathlib.Path
+) -> None:
+    """What is in it would be written with an administrator's rights."""
+    forged = _secret("lab", gzip.compress(b'{"version":1}'))
+    adopting.objects[SECRETS] = [forged]
+    adopting.objects["/api/v1/namespaces/lab/secrets"] = [forged]
+    result = await _adopt(adopting, tmp_path, "gpushare", "--undo", "--yes")
+    assert result.code == 2
+    assert "there is no Secret kube-system/partage-adopted-gpushare" in result.err
+
+
+@pytest.mark.parametrize("text", [b"", b"no archive", gzip.compress(b"{}")[:-6] + b"damage"])
+async def test_a_record_that_is_damaged_is_told(
+    adopting: fake_cluster.Cluster, tmp_path: pathlib.Path, text: bytes
+) -> None:
+    """With what goes back all the same."""
+    adopting.objects["/api/v1/namespaces/kube-system/secrets"] = [_secret("kube-system", text)]
+    result = await _adopt(adopting, tmp_path, "gpushare", "--undo", "--yes")
+    assert result.code != 0
+    assert "the record cannot be read" in result.err
+    assert "apply the original system's own manifests" in result.err
+
+
+def _secret(namespace: str, text: bytes) -> dict[str, Any]:
+    meta = {
+        "name": "partage-adopted-gpushare",
+        "namespace": namespace,
+        "labels": {"app.kubernetes.io/part-of": "partage"},
+    }
+    return {"metadata": meta, "data": {"adoption.json.gz": base64.b64encode(text).decode()}}

@@ -215,6 +215,16 @@ async def test_resources_of_which_the_kubelet_knows_nothing_any_more(cluster: Cl
     assert (result.code, result.out, result.err) == (0, "", "nothing of Partage is left\n")
 
 
+async def test_the_way_back_from_a_take_over_is_kept(cluster: Cluster) -> None:
+    """It is told, and no reason for another exit code."""
+    cluster.objects.clear()
+    cluster.add("/api/v1/namespaces/kube-system/secrets/partage-adopted-hami")
+    result = await cluster.run("--remove")
+    assert (result.code, cluster.changes) == (0, [])
+    assert "Secret kube-system/partage-adopted-hami" in result.out
+    assert "'partage adopt hami --undo' goes back by it" in result.out
+
+
 async def test_programs_that_run_would_write_it_again(cluster: Cluster) -> None:
     """So nothing is removed before they have ended."""
     cluster.add(f"{SPACE}/pods/partage-agent-x")

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from partage.cli.cluster import cluster_snapshot
+from partage.cli.cluster.adoption import adoptions, record, systems
 from partage.core import cards
 from partage.dialects import contract, node_readings, nodes, registry
 from partage.dialects.claims import objects
@@ -31,6 +32,7 @@ _LEASES = ("extender", "scheduler")
 _TEST_POD = "doctor"  # of `helm test`, which leaves its log
 _OWN = "partage.dev/"
 _COUNTED = "the kubelet counts on the agent for five minutes after it has gone; do this again then"
+_WAY_BACK = "'partage adopt {} --undo' goes back by it; delete it when nobody will"
 _CLAIMS_IN_THEM = "your claims are in them; --definitions removes both"
 
 
@@ -93,6 +95,7 @@ async def find(
     left += [leftover async for leftover in _namespaces(cluster)]
     left += [leftover async for leftover in _unhealthy_lists(cluster, marked)]
     left += [leftover async for leftover in _named(cluster, place)]
+    left += [leftover async for leftover in _adoptions(cluster)]
     left += [leftover async for leftover in _of_claims(cluster)]
     return left + [leftover async for leftover in _definitions(cluster, removed=definitions)]
 
@@ -217,6 +220,17 @@ async def _named(cluster: cluster_snapshot.Cluster, place: Place) -> AsyncIterat
         path = f"{folder}/{name}"
         if await _is_there(cluster, path):
             yield Leftover(object=f"{kind} {place.namespace}/{name}", changes=(Change(path),))
+
+
+async def _adoptions(cluster: cluster_snapshot.Cluster) -> AsyncIterator[Leftover]:
+    """What is kept of take-overs, which is the only way back; nobody but a person removes it."""
+    for system in sorted(systems.SYSTEMS):
+        name = f"{record.NAMESPACE}/{adoptions.record_name(system)}"
+        try:
+            if await _is_there(cluster, record.path(system)):
+                yield Leftover(object=f"Secret {name}", kept=_WAY_BACK.format(system))
+        except kube_errors.Forbidden:
+            return  # the Job of the chart may read no Secrets there
 
 
 async def _of_claims(cluster: cluster_snapshot.Cluster) -> AsyncIterator[Leftover]:

@@ -93,7 +93,6 @@ class Adoption(msgspec.Struct, frozen=True, kw_only=True):
     version: int = VERSION
     system: str
     made_by: str  # the version of Partage
-    namespace: str  # where it is kept
     plugin: Workload
     agent: Workload  # the same where the agent takes the plugin's name
     unit_mib: int = 1024  # of gpushare's resource
@@ -104,10 +103,10 @@ class Adoption(msgspec.Struct, frozen=True, kw_only=True):
         """The nodes that it moves."""
         return tuple(step.place for step in self.steps if isinstance(step, NodeStep))
 
-    @property
-    def record(self) -> str:
-        """The name of what keeps it."""
-        return f"partage-adopted-{self.system}"
+
+def record_name(system: str) -> str:
+    """The name of the Secret that keeps a take-over from a system."""
+    return f"partage-adopted-{system}"
 
 
 def encode(adoption: Adoption) -> bytes:

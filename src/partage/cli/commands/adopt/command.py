@@ -40,8 +40,8 @@ Examples:
   partage adopt hami --node gpu-1    one node first, the others another time
   partage adopt gpushare --undo      everything back as it was
 
-What was begun is kept in the Secret partage-adopted-SYSTEM: after an interruption the same command
-goes on where it stopped.
+What was begun is kept in the Secret kube-system/partage-adopted-SYSTEM: after an interruption the
+same command goes on where it stopped.
 
 \b
 Exit codes: 0: done, or shown; 1: a check failed, or nodes are left; 2: it
@@ -174,7 +174,7 @@ def _known(begun: adoptions.Adoption | None, system: systems.System) -> adoption
     if begun is None:
         raise errors.InputError(
             f"nothing is known of a take-over from {system.title}: there is no Secret "
-            f"partage-adopted-{system.name}",
+            f"{record.NAMESPACE}/{adoptions.record_name(system.name)}",
             instead="it was undone already, or never begun",
         )
     return begun

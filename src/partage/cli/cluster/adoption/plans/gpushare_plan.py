@@ -57,7 +57,6 @@ def made(seen: situation.Situation, *, image: str) -> plan.Plan:
     adoption = adoptions.Adoption(
         system=seen.system.name,
         made_by=partage.__version__,
-        namespace=name.namespace,
         plugin=name,
         agent=name,
         unit_mib=gpushare_objects.unit_mib(plugin),

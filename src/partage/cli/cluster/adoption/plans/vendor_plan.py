@@ -57,7 +57,6 @@ def made(seen: situation.Situation) -> plan.Plan:
     adoption = adoptions.Adoption(
         system=seen.system.name,
         made_by=partage.__version__,
-        namespace=space,
         plugin=adoptions.Workload(space, plugin["metadata"]["name"]),
         agent=adoptions.Workload(agent["namespace"], agent["name"]),
         steps=steps,
