@@ -102,6 +102,40 @@ def test_in_and_out_again(nodes: tuple[Node, Node]) -> None:
     assert {kind for kind, _ in left} <= {"CustomResourceDefinition"}  # they are kept, by a value
 
 
+@pytest.mark.slow  # every program of a cluster starts in a pod
+def test_under_another_name(nodes: tuple[Node, Node]) -> None:
+    """The doctor sees all of it with its own rights and is content, and nothing of it is left."""
+    plane = nodes[0].plane
+    before = inventory.taken(plane)
+    other = ("--set", "nameOverride=sharing", "--set", "crds.keep=false")
+    own = ("--create-namespace", "--take-ownership")  # of definitions that another release left
+    _helm(plane, "install", "mine", helm.CHART, *own, *VALUES, *other)
+    for real_node in nodes:
+        _label(plane, real_node, "enabled")
+    _wait_for_pods(plane)
+    _helm(plane, "test", "mine", "--timeout", "180s")
+    told = _log_of(nodes, "sharing-doctor")
+    assert any("Deployment partage-system/sharing-scheduler" in line for line in told)
+    unread = [line.split()[1:3] for line in told if line.startswith("unchecked")]
+    assert unread == [["Secret", f"{SPACE}/sharing-scheduler-tls"]]  # it has a key, and no server
+    configured = _partage(plane, "scheduler-config").stdout
+    assert f"urlPrefix: https://sharing-extender.{SPACE}.svc/scheduler" in configured
+    _helm(plane, "uninstall", "mine", "--wait", "--timeout", "280s")
+    plane.client.delete("Namespace", SPACE, "")
+    making.eventually(
+        lambda: inventory.taken(plane) <= before,
+        patience_s=120,
+        why=lambda: str(inventory.taken(plane) - before),
+    )
+
+
+def _log_of(nodes: tuple[Node, Node], pod: str) -> list[str]:
+    where = nodes[0].plane.client.get("Pod", pod, SPACE)["spec"]["nodeName"]
+    return next(
+        one.logs(pod, "doctor", namespace=SPACE).splitlines() for one in nodes if one.name == where
+    )
+
+
 def _only_pods_are_left(nodes: tuple[Node, Node], before: set[tuple[str, str]]) -> None:
     """And what holds them: on their node the files that are in their containers."""
     plane = nodes[0].plane
