@@ -15,7 +15,7 @@ _WHAT = {
     guard.NAME: "pods can get around their fence",
     guard.RECORDS: "records of grants can be forged",
     guard_facts.AGENT_POLICY: "an agent can change other nodes and their pods",
-    claims_policy.NAME: "a pod that names a claim may start without a card",
+    claims_policy.NAME: "without webhooks a pod that names a claim may start without its card",
 }
 _HOW = {
     _Force.TOLD: "it warns, and lets them in",
@@ -29,7 +29,8 @@ _FILES = {
     guard_facts.AGENT_POLICY: ("agent-guard.yaml", "agent.enabled=true"),
     claims_policy.NAME: ("claims.yaml", "crds.install=true"),
 }
-_OPTIONAL = {guard_facts.AGENT_POLICY}  # needs Kubernetes 1.32
+# The first needs Kubernetes 1.32; the second says again what the webhooks say.
+_OPTIONAL = {guard_facts.AGENT_POLICY, claims_policy.NAME}
 _DENY = (
     "when nothing is warned of that you need: guard.mode=deny in the chart, or deploy/guard.yaml"
 )
