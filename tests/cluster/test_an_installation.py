@@ -114,9 +114,9 @@ def test_under_another_name(nodes: tuple[Node, Node]) -> None:
         _label(plane, real_node, "enabled")
     _wait_for_pods(plane)
     _helm(plane, "test", "mine", "--timeout", "180s")
-    told = _log_of(nodes, "sharing-doctor")
-    assert any("Deployment partage-system/sharing-scheduler" in line for line in told)
-    unread = [line.split()[1:3] for line in told if line.startswith("unchecked")]
+    findings = _log_of(nodes, "sharing-doctor")
+    assert any("Deployment partage-system/sharing-scheduler" in line for line in findings)
+    unread = [line.split()[1:3] for line in findings if line.startswith("unchecked")]
     assert unread == [["Secret", f"{SPACE}/sharing-scheduler-tls"]]  # it has a key, and no server
     configured = _partage(plane, "scheduler-config").stdout
     assert f"urlPrefix: https://sharing-extender.{SPACE}.svc/scheduler" in configured
