@@ -261,7 +261,7 @@ async def test_names_that_there_cannot_be(cluster: Cluster, words: tuple[str, st
     ("status", "said"),
     [
         ({"desiredNumberScheduled": 2, "numberReady": 2}, "files were removed on 2 nodes"),
-        ({"desiredNumberScheduled": 2, "numberReady": 1}, "1 nodes did not answer, and keep"),
+        ({"desiredNumberScheduled": 2, "numberReady": 1}, "1 node did not answer, and files stay"),
         (None, "there is no DaemonSet tidy; files on nodes are left alone"),
     ],
 )

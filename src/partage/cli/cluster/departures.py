@@ -12,6 +12,7 @@ from collections.abc import Callable
 import msgspec
 
 from partage.cli.cluster import cluster_snapshot
+from partage.cli.cluster.checks import groups
 from partage.cli.cluster.facts import forms, program_facts
 from partage.cli.cluster.leftovers import Place
 from partage.core import errors
@@ -93,10 +94,11 @@ async def nodes_are_done(
         status = made.status
         missing = status.desired_number_scheduled - status.number_ready
         if status.observed_generation == made.metadata.generation and not missing:
-            tell(f"files were removed on {status.number_ready} nodes")
+            tell(f"files were removed on {groups.counted(status.number_ready, 'node')}")
             return
         if time.monotonic() >= deadline_s:
-            tell(f"{missing} nodes did not answer, and keep their files: docs/install.md")
+            silent = groups.counted(missing, "node")
+            tell(f"{silent} did not answer, and files stay there: docs/install.md")
             return
         await asyncio.sleep(_AGAIN_S)
 
