@@ -46,7 +46,7 @@ test: test-parts ## Run all tests that need no build of Kubernetes, on all cores
 	@$(BIN)/python -m pytest --ignore=tests/cluster --numprocesses=auto --durations=10 $(ARGS)
 
 test-cluster: test-parts programs $(READY_FOR_RELEASE) ## Build Kubernetes once, and run the tests on it (ARGS=... goes to pytest)
-	@$(BIN)/python -m pytest -o testpaths=tests/cluster -o cache_dir=.pytest_cache/cluster --numprocesses=2 --durations=10 $(ARGS)
+	@$(BIN)/python -m pytest -o testpaths=tests/cluster -o cache_dir=.pytest_cache/cluster --durations=10 $(ARGS)
 
 .PHONY: test-cluster-oldest
 test-cluster-oldest: test-parts programs $(READY_FOR_RELEASE) ## Build the oldest Kubernetes once, and run the tests on it (ARGS=... goes to pytest)

@@ -21,15 +21,11 @@ FILES = {
     "tests/slurm/test_use_in_the_accounting.py": "likewise, with a database",
     "tests/native/test_wheels.py": "a release is made once for all, as it takes long",
 }
-CLUSTER = "tests/cluster/"
-AGENTS = "tests/cluster/agents/"  # of real nodes, which take a while to come up
 
 
 class Scheduling(LoadScopeScheduling):  # type: ignore[misc]
-    """Tests of the files above go to one process, one after the other; as do those of a cluster, by file."""
+    """Tests of the files above go to one process, one after the other."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
-        if file.startswith(AGENTS):
-            return AGENTS
-        return file if file in FILES or file.startswith(CLUSTER) else nodeid
+        return file if file in FILES else nodeid

@@ -8,6 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 
 import pytest
@@ -30,9 +31,14 @@ SHOWN = [
 
 
 @pytest.fixture
-def environment(
-    programs: pathlib.Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[dict[str, str]]:
+def cache() -> Iterator[pathlib.Path]:
+    """A folder for what is built and for the cluster; pytest's are too long for kubelets' sockets."""
+    with tempfile.TemporaryDirectory(prefix="partage-") as folder:
+        yield pathlib.Path(folder)
+
+
+@pytest.fixture
+def environment(programs: pathlib.Path, cache: pathlib.Path) -> Iterator[dict[str, str]]:
     """That of a shell in which the printed lines were typed, with a standing cluster of our own."""
     try:
         node.check_machine()
@@ -43,7 +49,6 @@ def environment(
         ]
     except (node.CannotRun, kubernetes_build.CannotBuild) as error:
         leave_out("real nodes", error)
-    cache = tmp_path_factory.mktemp("up")  # tmp_path is too long for the kubelet's sockets
     for folder in (programs.parent, *(program.parent.parent for program in alone)):
         (cache / folder.name).symlink_to(folder)
     environment = os.environ | {
