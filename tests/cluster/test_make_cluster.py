@@ -32,7 +32,7 @@ SHOWN = [
 
 @pytest.fixture
 def cache() -> Iterator[pathlib.Path]:
-    """A folder for what is built and for the cluster; pytest's are too long for kubelets' sockets."""
+    """A folder for builds and the cluster; those of pytest are too long for sockets of kubelets."""
     with tempfile.TemporaryDirectory(prefix="partage-") as folder:
         yield pathlib.Path(folder)
 
