@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from partage.admission import claim_reviews, known_cards, known_classes, reviews
+from partage.dialects import namespaces
 from partage.dialects.claims import objects
-from tests.admission import review_bodies
+from tests.admission import conftest, review_bodies
 
 QCORE, QMEMORY = "tke.cloud.tencent.com/qgpu-core", "tke.cloud.tencent.com/qgpu-memory"
-MEMORY = "elasticgpu.io/gpu-memory"
+MEMORY, TFLOPS = "elasticgpu.io/gpu-memory", "elasticgpu.io/tflops"
 CLAIM, CLASS = "ElasticGPUClaim", "ElasticGPUClass"
 
 
@@ -150,7 +151,7 @@ class TestChecks:
         cluster: known_cards.KnownCards,
     ) -> None:
         """Or a warning, where the administrator chose that; a claim that has it is left alone."""
-        text = "claim c: no node of this cluster can ever have it: "
+        text = "claim c: no node of this cluster can ever take it: "
         large = claim({QCORE: 10, QMEMORY: 17}, elasticGPUClassName="fast")
         answer = checked(reviewer, large)
         assert answer["status"]["message"].startswith(text)
@@ -159,10 +160,63 @@ class TestChecks:
         lenient = claim_reviews.ClaimReviews(classes, cluster, refuse_never=False)
         answer = checked(lenient, large)
         assert answer["allowed"]
-        assert answer["warnings"][0].startswith("no node of this cluster can ever have it")
+        assert answer["warnings"][0].startswith("no node of this cluster can ever take it")
         large["spec"]["elasticGPUName"] = "e"
         body = review_bodies.body(large, kind=CLAIM, operation="UPDATE")
         assert review_bodies.response(reviewer.check(body))["allowed"]
+
+    @pytest.mark.parametrize(
+        ("total", "requested", "said"),
+        [
+            ({"memory": "4Gi"}, {QCORE: 10, QMEMORY: 5}, "4 GiB of card memory; {} 5 GiB; "),
+            ({"compute": "20"}, {QCORE: 25, QMEMORY: 1}, "20 % of compute; {} 25 %; "),
+            ({"cards": "1"}, {"nvidia.com/gpu": 2}, "1 card; {} 2; "),
+            ({"memory": "8Gi"}, {"nvidia.com/gpu": 1}, "8 GiB of card memory; {} 16 GiB; "),
+        ],
+    )
+    def test_what_the_namespace_may_never_have_is_refused(
+        self,
+        reviewer: claim_reviews.ClaimReviews,
+        classes: known_classes.KnownClasses,
+        cluster: known_cards.KnownCards,
+        *,
+        total: dict[str, str],
+        requested: dict[str, Any],
+        said: str,
+    ) -> None:
+        """As a pod is: with the total, what is asked for, and what to do."""
+        made = claim(requested, elasticGPUClassName="fast")
+        assert checked(reviewer, made)["allowed"]
+        _limit(cluster, **total)
+        said = said.format("this claim alone asks for")
+        raise_it = "ask for less, or let an administrator raise the total of the namespace"
+        text = f"namespace {review_bodies.NAMESPACE} may have {said}{raise_it}"
+        assert checked(reviewer, made)["status"]["message"] == f"claim c: {text}"
+        lenient = claim_reviews.ClaimReviews(classes, cluster, refuse_never=False)
+        assert checked(lenient, made)["warnings"] == [text]
+
+    @pytest.mark.parametrize("model", ["NVIDIA RTX 6000 Ada Generation", "Tesla T4"])
+    def test_the_total_is_told_whichever_model_would_do(
+        self, classes: known_classes.KnownClasses, model: str
+    ) -> None:
+        """TFLOPS are another share on each model, also on those that the cluster does not have."""
+        cluster = conftest.one_node(model)
+        _limit(cluster, memory="1Gi")
+        made = claim({TFLOPS: 4, MEMORY: 2048}, elasticGPUClassName="fast")
+        answer = checked(claim_reviews.ClaimReviews(classes, cluster), made)
+        assert "1 GiB of card memory; this claim alone" in answer["status"]["message"]
+
+    def test_what_fits_into_the_total_by_itself_comes_in(
+        self, reviewer: claim_reviews.ClaimReviews, cluster: known_cards.KnownCards
+    ) -> None:
+        """It waits until others end; where nobody can read the total, that is a warning."""
+        _limit(cluster, memory="4Gi", compute="10")
+        made = claim({QCORE: 10, QMEMORY: 4}, elasticGPUClassName="fast")
+        assert "warnings" not in checked(reviewer, made)
+        _limit(cluster, memory="4GB")
+        (warning,) = checked(reviewer, made)["warnings"]
+        assert "gets no more cards: partage.dev/most-memory: '4GB' is not a quantity" in warning
+        assert warning.endswith("; the claim waits")
 
     def test_a_class_that_is_not_there_is_a_warning(
         self, reviewer: claim_reviews.ClaimReviews, classes: known_classes.KnownClasses
@@ -207,6 +261,13 @@ class TestChecks:
         ]
         assert "its own are elasticgpu.io/qgpu" in warning
         assert "warnings" not in checked(reviewer, gpu_class(), CLASS)
+
+
+def _limit(cluster: known_cards.KnownCards, **most: str) -> None:
+    """Give the namespace a total."""
+    written = {f"partage.dev/most-{what}": text for what, text in most.items()}
+    metadata = namespaces.Metadata(review_bodies.NAMESPACE, written)
+    cluster.totals.put(namespaces.Namespace(metadata))
 
 
 class TestPods:

@@ -2,9 +2,9 @@
 
 Several spellings of the same fields are in circulation. :meth:`ClaimReviews.spell` stores the one
 of the definitions, and amounts as Kubernetes writes them, with a warning where that could surprise.
-:meth:`ClaimReviews.check` refuses a claim that asks for what cannot be, or for more than any card
-of the cluster has. A class that is not there yet is a warning only, as classes and claims may come
-in any order.
+:meth:`ClaimReviews.check` refuses a claim that asks for what cannot be, for more than any card of
+the cluster has, or for more than its namespace may ever have. A class that is not there yet is a
+warning only, as classes and claims may come in any order.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from partage.admission import additions, wire
-from partage.core import demands, errors, refusals
+from partage.admission import additions, chances, wire
+from partage.core import demands, errors
 from partage.dialects import contract, registry
 from partage.dialects.claims import amounts, objects, requests
 
@@ -34,21 +34,12 @@ class Classes(Protocol):
         """What makes the shares of a class; None if it is not known."""
 
 
-class Cluster(Protocol):
-    """What is known of the cluster besides."""
-
-    @property
-    def settings(self) -> contract.Settings:
-        """How requests are read."""
-
-    def never(self, demand: demands.PodDemand, /) -> refusals.Refusal | None:
-        """Why no node can ever take this; None if one can."""
-
-
 class ClaimReviews:
     """Answers, by the classes that are known at the moment."""
 
-    def __init__(self, classes: Classes, cluster: Cluster, *, refuse_never: bool = True) -> None:
+    def __init__(
+        self, classes: Classes, cluster: chances.Cluster, *, refuse_never: bool = True
+    ) -> None:
         self._classes = classes
         self._cluster = cluster
         self._refuse_never = refuse_never  # what no card of today can hold; else it is a warning
@@ -73,37 +64,45 @@ class ClaimReviews:
         if claim is None or _has_its_object(request, claim):
             return wire.allowed(request)
         try:
-            never, warnings = self._judged(claim)
+            chance, warnings = self._judged(claim, request.namespace)
         except errors.DemandError as error:
             return wire.refused(request, f"claim {claim.metadata.name}: {error}")
-        if never and self._refuse_never:
-            return wire.refused(request, f"claim {claim.metadata.name}: {never}", warnings=warnings)
-        return wire.allowed(request, warnings=[*warnings, *filter(None, [never])])
+        if chance.never and self._refuse_never:
+            text = f"claim {claim.metadata.name}: {chance.never}"
+            return wire.refused(request, text, warnings=warnings)
+        warnings += filter(None, (chance.never, chance.waits))
+        return wire.allowed(request, warnings=warnings)
 
-    def _judged(self, claim: objects.ElasticGPUClaim) -> tuple[str, list[str]]:
-        """Why no card can ever hold it, and what to warn of; raises DemandError for the rest."""
+    def _judged(
+        self, claim: objects.ElasticGPUClaim, namespace: str
+    ) -> tuple[chances.Chances, list[str]]:
+        """Whether it can ever be bound, and what to warn of; raises DemandError for the rest."""
         name = claim.class_name
         provisioner = self._classes.provisioner(name)
         if provisioner is None:
             cautions = [str(caution) for caution in requests.check(claim)]
             waits = f"class {name} is not there yet; the claim waits until it is created"
-            return "", [waits, *cautions] if name and self._classes.complete() else cautions
+            missed = name and self._classes.complete()
+            return chances.GOOD, [waits, *cautions] if missed else cautions
         if not requests.ours(provisioner):
             theirs = f"class {name} has the provisioner {provisioner}, which Partage leaves alone"
-            return "", [theirs]
+            return chances.GOOD, [theirs]
         reading = requests.read(claim, provisioner, self._cluster.settings)
-        return self._never(reading.alternatives), [str(caution) for caution in reading.cautions]
+        chance = self._best_chance(reading.alternatives, namespace)
+        return chance, [str(caution) for caution in reading.cautions]
 
-    def _never(self, alternatives: Iterable[demands.Demand]) -> str:
-        """Why no node can ever have any of these; empty if one can."""
-        text = ""
+    def _best_chance(
+        self, alternatives: Iterable[demands.Demand], namespace: str
+    ) -> chances.Chances:
+        """Any of these will do; where none will, what is nearest to that is told."""
+        nearest = chances.GOOD
         for demand in alternatives:
-            container = demands.ContainerDemand("", demand)
-            never = self._cluster.never(demands.PodDemand(containers=(container,)))
-            if never is None:
-                return ""
-            text = f"no node of this cluster can ever have it: {never.text}"
-        return text
+            pod = demands.PodDemand(containers=(demands.ContainerDemand("", demand),))
+            chance = chances.of(self._cluster, pod, namespace, asker="claim")
+            if not chance.never:
+                return chance
+            nearest = nearest if nearest.by_total else chance
+        return nearest
 
 
 def _has_its_object(request: wire.Request, claim: objects.ElasticGPUClaim) -> bool:

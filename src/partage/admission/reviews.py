@@ -10,29 +10,13 @@ before the nodes it needs.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol
 
 import msgspec
 
-from partage.admission import additions, submitted, wire
-from partage.core import demands, refusals, totals
-from partage.dialects import bound_pods, contract, registry, templates
+from partage.admission import additions, chances, submitted, wire
+from partage.dialects import bound_pods, registry, templates
 
 POD = "Pod"
-
-
-class Cards(Protocol):
-    """What is known of the cluster."""
-
-    @property
-    def settings(self) -> contract.Settings:
-        """How requests are read."""
-
-    def never(self, demand: demands.PodDemand, /) -> refusals.Refusal | None:
-        """Why no node can ever take the pod; None if one can."""
-
-    def beyond(self, demand: demands.PodDemand, namespace: str, /) -> totals.Excess | None:
-        """Why the namespace may not have the pod even if it had no other; None if it may."""
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,7 +37,7 @@ class Judgement(msgspec.Struct, frozen=True):
 class Reviews:
     """Answers, by what is known of the cluster at the moment."""
 
-    def __init__(self, cards: Cards, options: Options) -> None:
+    def __init__(self, cards: chances.Cluster, options: Options) -> None:
         self._cards = cards
         self._options = options
         self._templates = templates.Templates()
@@ -118,10 +102,10 @@ class Reviews:
             return Judgement(warnings=warnings)  # claims may come later than their pods
         # Of a group that is on no card: whether it can ever fit is the same for all groups.
         alone = msgspec.structs.replace(reading.demand, spread_group="")
-        never, waits = self._chances(alone, namespace)
-        if never and self._options.refuse_never:
-            return Judgement(never, warnings)
-        return Judgement(warnings=(*warnings, *filter(None, (never, waits))))
+        chance = chances.of(self._cards, alone, namespace, asker="pod")
+        if chance.never and self._options.refuse_never:
+            return Judgement(chance.never, warnings)
+        return Judgement(warnings=(*warnings, *filter(None, (chance.never, chance.waits))))
 
     def _elsewhere(self, pod: submitted.Pod) -> Iterator[str]:
         """That a pod names a scheduler of which it is not known that it asks Partage."""
@@ -131,16 +115,6 @@ class Reviews:
                 f"spec.schedulerName: Partage will not place this pod, unless {name} asks "
                 f"Partage's extender, too; remove the field, or write {ours}"
             )
-
-    def _chances(self, demand: demands.PodDemand, namespace: str) -> tuple[str, str]:
-        """Why a pod can never be bound, and what it has to wait for; empty: nothing is known."""
-        never = self._cards.never(demand)
-        if never is not None:
-            return f"no node of this cluster can ever take it: {never.text}", ""
-        beyond = self._cards.beyond(demand, namespace)
-        if beyond is None:
-            return "", ""
-        return (beyond.text, "") if beyond.never else ("", f"{beyond.text}; the pod waits")
 
 
 def _pod(request: wire.Request) -> submitted.Pod | None:

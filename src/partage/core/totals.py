@@ -88,14 +88,18 @@ class Excess(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def text(self) -> str:
         """In one sentence, the same on all nodes where the pod asks for as much."""
+        return self.told("this pod")
+
+    def told(self, asker: str) -> str:
+        """The same of somebody else who asks, such as a claim."""
         if self.kind is Kind.TOTAL:
             return f"namespace {self.namespace} gets no more cards: {self.problem}"
         most, has, asks = _shown(self.kind, self.most, self.has, self.asks)
         what = {Kind.MEMORY: " of card memory", Kind.COMPUTE: " of compute"}.get(self.kind, "")
         may_have = f"namespace {self.namespace} may have {most}{what}"
         if self.never:
-            return f"{may_have}; this pod alone asks for {asks}"
-        return f"{may_have} and has {has}; this pod asks for {asks}"
+            return f"{may_have}; {asker} alone asks for {asks}"
+        return f"{may_have} and has {has}; {asker} asks for {asks}"
 
 
 def of(grant: grants.Grant) -> Sums:

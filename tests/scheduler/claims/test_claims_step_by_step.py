@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from partage.core import cards
+from partage.core import cards, totals
 from partage.dialects import grant_record
 from partage.dialects.claims import objects
 from partage.kube import errors as kube_errors
@@ -343,6 +343,16 @@ def test_how_much_is_missing_is_not_written_each_time_that_it_changes() -> None:
     story.replica.now -= dt.timedelta(hours=1)  # somebody has set the clock
     story.rest()
     assert story.message("waits") not in ("", first)
+
+
+def test_a_claim_beyond_the_total_of_its_namespace_says_so() -> None:
+    """It waits, in its own words, until there is less or the total is raised."""
+    story = Story()
+    story.replica.fleet.set_total("default", totals.Total(memory_mib=2048))
+    story.claim("large", 3)
+    story.rest()
+    text = "namespace default may have 2 GiB of card memory; this claim alone asks for 3 GiB"
+    assert story.message("large") == text
 
 
 def test_a_damaged_record_is_told_and_its_share_is_given_to_nobody() -> None:

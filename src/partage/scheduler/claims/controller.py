@@ -257,7 +257,7 @@ class Controller:
     def _reason(self, demand: demands.PodDemand, among: set[str] | None, namespace: str) -> str:
         beyond = self._fleet.beyond(demand, namespace, among)
         if beyond:
-            return next(iter(beyond.values())).text
+            return next(iter(beyond.values())).told("this claim")
         refused = self._fleet.refuse(demand, among)
         return refusals.furthest(refused).text if refused else ""
 
