@@ -34,11 +34,14 @@ class Story:
                     "egpuBindingMode": mode,
                 },
             )
+        self.fates: list[str] = []  # of the writes that come next
         self.replica = self.leader()
 
     def leader(self) -> claim_replica.Replica:
         """A controller that has just begun to lead."""
-        replica = claim_replica.Replica(self.server, lambda: claim_server.PASS)
+        replica = claim_replica.Replica(
+            self.server, lambda: self.fates.pop(0) if self.fates else claim_server.PASS
+        )
         replica.read()
         replica.settle()
         return replica

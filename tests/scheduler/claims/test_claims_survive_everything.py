@@ -10,7 +10,7 @@ import pytest
 from hypothesis import stateful
 from hypothesis import strategies as st
 
-from partage.core import grants
+from partage.core import grants, totals
 from partage.dialects.claims import objects
 from partage.kube import errors as kube_errors
 from partage.scheduler.claims import lifecycle
@@ -20,7 +20,7 @@ from tests.scheduler.claims import claim_replica, claim_server
 
 QGPU = "elasticgpu.io/qgpu"
 SIZES_GIB = (2, 3, 5)
-
+MOST_MIB = 12 << 10  # of the claims' namespace; the cards have more
 
 CLAIMS = "/apis/elasticgpu.io/v1alpha1/namespaces/default/elasticgpuclaims"
 CORE, MEMORY = "tke.cloud.tencent.com/qgpu-core", "tke.cloud.tencent.com/qgpu-memory"
@@ -177,6 +177,17 @@ class Claims(stateful.RuleBasedStateMachine):
         assert all(mib <= claim_replica.CARD_MIB for mib in held.values()), held
 
     @stateful.invariant()
+    def the_namespace_is_within_its_total(self) -> None:
+        """Shares that are kept for its claims count, and those of nobody do not."""
+        held = [
+            share.memory_mib
+            for this in self.server.listed("elasticgpus")
+            if this.claim_key and isinstance(grant := objects.recorded(this), grants.Grant)
+            for share in grant.containers[0].shares
+        ]
+        assert sum(held) <= MOST_MIB
+
+    @stateful.invariant()
     def nothing_is_bound_twice(self) -> None:
         """Two claims never have one object."""
         named = [c.spec.elastic_gpu_name for c in self.server.listed("elasticgpuclaims")]
@@ -256,7 +267,8 @@ class Claims(stateful.RuleBasedStateMachine):
         [demand] = view.asked.alternatives
         pod = small_fleets.pod(demand)
         among = self.replica.store.wanted.get(claim.metadata.uid)
-        return bool(self.replica.fleet.best(pod, among=among)) or view.spare is not None
+        has_room = bool(self.replica.fleet.best(pod, among=among, namespace="default"))
+        return has_room or view.spare is not None
 
     def _claim(self, name: str, gib: int, gpu_class: str) -> None:
         spec = {"elasticGPUClassName": gpu_class, "resources": _resources(gib)}
@@ -268,6 +280,7 @@ class Claims(stateful.RuleBasedStateMachine):
         replica = claim_replica.Replica(
             self.server, lambda: self.fates.pop(0) if self.fates else "pass"
         )
+        replica.fleet.set_total("default", totals.Total(memory_mib=MOST_MIB))
         replica.read()
         replica.settle()
         replica.read()

@@ -401,6 +401,12 @@ def recorded(elastic_gpu: ElasticGPU) -> grants.Grant | grants.Damage | None:
     return grant
 
 
+def is_given(elastic_gpu: ElasticGPU) -> bool:
+    """Whether it has shares, and a claim has it."""
+    ref = elastic_gpu.spec.claim_ref
+    return ref is not None and bool(ref.uid) and recorded(elastic_gpu) is not None
+
+
 _REPAIR = (
     "put back the annotation as it was, or delete the ElasticGPU once no pod uses it, so that its "
     "claim is lost and can be made anew"

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 
+import msgspec
+
 from partage.core import cards, errors, fleet, grants
 from partage.dialects import contract, nodes
 from partage.dialects.claims import objects, requests
@@ -35,6 +37,7 @@ class ClaimStore:
         self.due_elastic_gpus: dict[str, None] = {}  # names
         self.wanted: dict[str, tuple[str, ...]] = {}  # claim's uid -> nodes for a pod that waits
         self._fleet = fleet
+        self._promises: dict[str, _Promise] = {}  # by the name of an ElasticGPU
 
     def find(self, key: str) -> objects.ElasticGPUClaim | None:
         """A claim by ``namespace/name``."""
@@ -100,7 +103,7 @@ class ClaimStore:
         foreign = gpu_class is not None and not requests.ours(gpu_class.provisioner)
         name = this.metadata.name if this is not None else ""
         request = self.asked(claim, gpu_class) if not foreign else lifecycle.Asked()
-        has_nothing = this is None or self.grant(name) is None
+        spare, beyond = self._available(claim, this, request)
         return lifecycle.ClaimView(
             claim=claim,
             gpu_class=gpu_class,
@@ -109,7 +112,8 @@ class ClaimStore:
             elastic_gpu=this,
             absent=self.absence(name) if name else "",
             unsuited="" if this is None else self._unsuited(this, claim, request),
-            spare=self._spare(claim, request) if has_nothing else None,
+            spare=spare,
+            beyond=beyond,
             used=bool(name and self._fleet.users(name)),
             wanted=uid in self.wanted,
         )
@@ -139,6 +143,7 @@ class ClaimStore:
             ref = self.elastic_gpus.by_name[name].spec.claim_ref
             if ref is not None and ref.uid in self.claims.by_uid:
                 self.due_claims[ref.uid] = None
+        self.due_claims.update(self.claims.without_room)
 
     def want(self, claim: objects.ElasticGPUClaim, node_names: Collection[str]) -> None:
         """A pod that waits names a claim, and could go to these nodes."""
@@ -154,15 +159,52 @@ class ClaimStore:
         owned = self.elastic_gpus.owned.get(claim.metadata.uid, ())
         yield from dict.fromkeys(filter(None, (*owned, claim.spec.elastic_gpu_name)))
 
+    def promise(self, this: objects.ElasticGPU, claim: objects.ElasticGPUClaim) -> bool:
+        """Count the shares of an ElasticGPU for the claim that gets it; False: another one does.
+
+        That lasts as long as the object has the version that is written on: whatever has become of
+        the write, a newer one says whose it is.
+        """
+        name = this.metadata.name
+        before = self._promised(this)
+        if before is not None and before.claim != claim.metadata.uid:
+            return False
+        self._promises[name] = _Promise(
+            this.metadata.resource_version, claim.metadata.uid, claim.key
+        )
+        self._settle_again(name)
+        return True
+
+    def take_back(self, name: str) -> None:
+        """What was promised is not written; others may have it."""
+        self._promises.pop(name, None)
+        self._settle_again(name)
+
+    def _settle_again(self, name: str) -> None:
+        this = self.elastic_gpus.by_name.get(name)
+        if this is not None:
+            self.settle(this)
+
+    def _promised(self, this: objects.ElasticGPU) -> _Promise | None:
+        promise = self._promises.get(this.metadata.name)
+        is_current = promise is not None and promise.version == this.metadata.resource_version
+        return promise if is_current else None
+
+    def _recorded(self, this: objects.ElasticGPU) -> grants.Grant | grants.Damage | None:
+        """The shares of an ElasticGPU, for the namespace that has them, or is about to."""
+        recorded, promise = objects.recorded(this), self._promised(this)
+        if promise is None or not isinstance(recorded, grants.Grant):
+            return recorded
+        owner = objects.owner(this.metadata.name, promise.key)
+        return msgspec.structs.replace(recorded, pod=owner)
+
     def settle(self, this: objects.ElasticGPU) -> None:
         """Count the shares that an ElasticGPU has by its record."""
         name, uid = this.metadata.name, objects.owner(this.metadata.name).uid
-        recorded = objects.recorded(this)
+        recorded = self._recorded(this)
         self.elastic_gpus.damages.pop(name, None)
         if isinstance(recorded, grants.Grant):
-            state = self._fleet.state(recorded.node)
-            # Its cards may have other names by now; those of a node that comes later are read then.
-            self._fleet.admit(recorded if state is None else nodes.rebased(recorded, state.node))
+            self._count(recorded)
         elif recorded is not None:
             self.elastic_gpus.damages[name] = str(recorded)
             if self.grant(name) is None and (described := self._described(this)) is not None:
@@ -170,8 +212,16 @@ class ClaimStore:
         elif self._fleet.hold_of(uid) is None:
             self._fleet.release(uid)
 
+    def _count(self, grant: grants.Grant) -> None:
+        """Its cards may have other names by now; those of a node that comes later are read then."""
+        state, before = self._fleet.state(grant.node), self._fleet.grant_of(grant.pod.uid)
+        self._fleet.admit(grant if state is None else nodes.rebased(grant, state.node))
+        if before is not None and before.pod.namespace not in ("", grant.pod.namespace):
+            self._freed(grant.node)  # the total of the namespace before has room
+
     def forget(self, name: str) -> None:
         """An ElasticGPU is gone: so are its shares."""
+        self._promises.pop(name, None)
         grant = self._fleet.release(objects.owner(name).uid)
         if grant is not None:
             self._freed(grant.node)
@@ -237,10 +287,27 @@ class ClaimStore:
         except errors.DemandError as error:
             return lifecycle.Asked(problem=str(error))
 
-    def _spare(
+    def _available(
+        self,
+        claim: objects.ElasticGPUClaim,
+        this: objects.ElasticGPU | None,
+        request: lifecycle.Asked,
+    ) -> tuple[objects.ElasticGPU | None, str]:
+        """What a claim could have that is there, or why its namespace may not have that."""
+        if this is not None and self.grant(this.metadata.name) is not None:
+            return None, self._beyond(this, claim)
+        spares = self._spares(claim, request)
+        spare = next((spare for spare in spares if not self._beyond(spare, claim)), None)
+        is_beyond = this is None and spare is None and spares
+        return spare, self._beyond(spares[0], claim) if is_beyond else ""
+
+    def _spares(
         self, claim: objects.ElasticGPUClaim, request: lifecycle.Asked
-    ) -> objects.ElasticGPU | None:
-        """An available one of the claim's class with the capacity that it asks for."""
+    ) -> list[objects.ElasticGPU]:
+        """Available ones of the claim's class that have what it asks for; those kept for it first.
+
+        Not those that another claim is about to get.
+        """
         fitting = [
             this
             for this in map(self.elastic_gpus.by_name.__getitem__, self.elastic_gpus.available)
@@ -250,7 +317,21 @@ class ClaimStore:
             and not self._fleet.users(this.metadata.name)
             and self._is_met(this, request)
         ]
-        return next((this for this in fitting if this.claim_key), fitting[0] if fitting else None)
+        free = [this for this in fitting if self._is_free_for(this, claim)]
+        return sorted(free, key=lambda this: not this.claim_key)
+
+    def _is_free_for(self, this: objects.ElasticGPU, claim: objects.ElasticGPUClaim) -> bool:
+        promise = self._promised(this)
+        return promise is None or promise.claim == claim.metadata.uid
+
+    def _beyond(self, this: objects.ElasticGPU, claim: objects.ElasticGPUClaim) -> str:
+        """Why the total of a claim's namespace has no room for an ElasticGPU; empty: it has."""
+        grant = self.grant(this.metadata.name)
+        if grant is None or grant.pod.namespace == claim.metadata.namespace:  # it counts already
+            return ""
+        owner = objects.owner(this.metadata.name, claim.key)
+        excess = self._fleet.excess(msgspec.structs.replace(grant, pod=owner))
+        return "" if excess is None else excess.text
 
     def _is_met(self, this: objects.ElasticGPU, request: lifecycle.Asked) -> bool:
         """Whether the shares of an ElasticGPU are there, and are what somebody asks for."""
@@ -293,18 +374,30 @@ def users(fleet: fleet.Fleet, elastic_gpu: str, *, but: str = "") -> tuple[str, 
     return tuple(sorted(f"{pod.namespace}/{pod.name}" for pod in pods))
 
 
+class _Promise(msgspec.Struct, frozen=True):
+    """An ElasticGPU that is being written on, so that a claim has it."""
+
+    version: str  # of the object that is written on
+    claim: str  # its uid
+    key: str
+
+
 class _Claims:
     """The sink for claims."""
 
     def __init__(self, store: ClaimStore) -> None:
         self.by_uid: dict[str, objects.ElasticGPUClaim] = {}
         self.uids: dict[str, str] = {}  # by namespace/name
+        self.without_room: dict[str, None] = {}  # uids of those that were told so
         self._store = store
 
     def put(self, claim: objects.ElasticGPUClaim) -> None:
         uid = claim.metadata.uid
         self.by_uid[uid] = claim
         self.uids[claim.key] = uid
+        self.without_room.pop(uid, None)
+        if lifecycle.lacks_room(claim):
+            self.without_room[uid] = None
         self._store.due_claims[uid] = None
         self._store.due_elastic_gpus.update(dict.fromkeys(self._store.related(claim)))
 
@@ -314,6 +407,7 @@ class _Claims:
             return
         if self.uids.get(claim.key) == uid:
             del self.uids[claim.key]
+        self.without_room.pop(uid, None)
         self._store.wanted.pop(uid, None)
         self._store.due_claims.pop(uid, None)
         self._store.due_elastic_gpus.update(dict.fromkeys(self._store.related(claim)))

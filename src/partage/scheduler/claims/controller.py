@@ -6,7 +6,7 @@ that it was computed from, so one that comes late fails. After a write the objec
 next one; a write that failed is computed anew after a pause.
 
 Shares are decided and held in one step, then written on the object. While the answer is not there
-they stay held: only the object itself shows what became of it (:meth:`Controller._doubtful`).
+they stay held: only the object itself shows what became of it (:meth:`Controller._ascertain`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ _IDLE_S = 0.05
 _PAUSE_S = 1.0  # after a write that failed
 _MOST_AT_ONCE = 8  # writes that are under way
 _TOLD_EVERY = dt.timedelta(seconds=30)  # how much is missing changes whenever a pod comes or goes
-_NO_ROOM = "NoRoom"
 _WARNINGS = {
     "NotFound",
     "Unavailable",
@@ -45,7 +44,7 @@ _WARNINGS = {
     "Unsuited",
     "ClaimHasAnother",
     "Damaged",
-    _NO_ROOM,
+    lifecycle.NO_ROOM,
 }
 
 
@@ -75,7 +74,7 @@ class Controller:
         self._bound = bound  # called with a claim that has become usable
         self._sleep = sleep
         self._busy: set[str] = set()  # objects whose write is under way
-        self._doubts: set[str] = set()  # ElasticGPUs whose shares may have been written
+        self._doubts: set[str] = set()  # ElasticGPUs that nobody has answered a write about
         self._told: dict[str, dt.datetime] = {}  # ElasticGPUs: when it was written what is missing
         self._outdated: set[str] = set()  # ElasticGPUs of which something else is missing by now
         self._turns = asyncio.Semaphore(_MOST_AT_ONCE)
@@ -93,11 +92,11 @@ class Controller:
     async def settle(self) -> None:
         """Before a new leader decides anything: what its predecessor sent can no longer happen.
 
-        An object without shares gets a new version, so that shares which are on their way to it are
-        refused. What was made before is shown by the list that this leader has read.
+        An object without shares, or without a claim, gets a new version, so that what is on its way
+        to it is refused. What was made before is shown by the list that this leader has read.
         """
         by_name = self._store.elastic_gpus.by_name
-        unwritten = iter([name for name in by_name if objects.recorded(by_name[name]) is None])
+        unwritten = iter([name for name, this in by_name.items() if not objects.is_given(this)])
 
         async def touch_each() -> None:
             for name in unwritten:
@@ -140,6 +139,8 @@ class Controller:
 
     def _next_elastic_gpu(self, name: str) -> lifecycle.Action | None:
         view = self._store.elastic_gpu_view(name)
+        if view is not None and name in self._doubts:
+            return lifecycle.Ascertain(name)
         return None if view is None else lifecycle.next_for_elastic_gpu(view)
 
     async def _carry_out(self, action: lifecycle.Action) -> None:
@@ -149,15 +150,15 @@ class Controller:
                 await self._api.create(
                     objects.ELASTIC_GPUS_PATH, objects.unallocated(claim, gpu_class)
                 )
+            case lifecycle.Ascertain(name):
+                await self._ascertain(name)
             case lifecycle.Allocate(this, alternatives):
                 await self._allocate(this, alternatives)
             case lifecycle.Name(claim, name):
                 spec = {"spec": {"elasticGPUName": name}}
                 await self._patch(_claim_path(claim), claim.metadata, spec)
             case lifecycle.Assign(this, claim):
-                path = objects.elastic_gpu_path(this.metadata.name)
-                owner = {"spec": {"claimRef": objects.claim_ref(claim)}}
-                await self._patch(path, this.metadata, owner)
+                await self._assign(this, claim)
             case lifecycle.Protect(target, protected):
                 await self._protect(target, protected=protected)
             case lifecycle.SetClaim():
@@ -172,34 +173,45 @@ class Controller:
     ) -> None:
         """Decide and hold in one step, then write; a refusal is written as the reason to wait."""
         name = this.metadata.name
-        if name in self._doubts:
-            await self._doubtful(name)
-            return
         held = self._hold(this, alternatives)
         if isinstance(held, str):
             await self._refused(this, held)
             return
-        path, body = objects.elastic_gpu_path(name), objects.allocated(this, held)
+        await self._give(this, objects.allocated(this, held), declined=lambda: self._release(name))
+
+    async def _assign(self, this: objects.ElasticGPU, claim: objects.ElasticGPUClaim) -> None:
+        """Shares that are there count for the namespace that gets them before that is written."""
+        if not self._store.promise(this, claim):
+            return
+        owner = {"spec": {"claimRef": objects.claim_ref(claim)}}
+        await self._give(this, owner, declined=lambda: self._store.take_back(this.metadata.name))
+
+    async def _give(
+        self, this: objects.ElasticGPU, body: Mapping[str, Any], *, declined: Callable[[], None]
+    ) -> None:
+        """Write shares, or whose they are; without an answer nobody knows what became of that."""
+        name = this.metadata.name
         try:
-            await self._patch(path, this.metadata, body)
-        except kube_errors.KubeError as error:
+            await self._patch(objects.elastic_gpu_path(name), this.metadata, body)
+        except BaseException as error:
             if _was_declined(error):
-                self._release(name)
+                declined()
             else:
                 self._doubts.add(name)
+                self._store.due_elastic_gpus[name] = None
             raise
 
     async def _refused(self, this: objects.ElasticGPU, text: str) -> None:
         """Write why there are no shares; that only the amounts have changed can wait."""
         name, status = this.metadata.name, this.status
-        if (status.reason, status.message) == (_NO_ROOM, text):
+        if (status.reason, status.message) == (lifecycle.NO_ROOM, text):
             return
-        if status.reason == _NO_ROOM and self._was_told_lately(name):
+        if status.reason == lifecycle.NO_ROOM and self._was_told_lately(name):
             self._outdated.add(name)
             return
         self._told = {other: at for other, at in self._told.items() if self._is_recent(at)}
         self._told[name] = self._now()
-        waiting = lifecycle.SetElasticGPU(this, objects.Phase.PENDING, _NO_ROOM, text)
+        waiting = lifecycle.SetElasticGPU(this, objects.Phase.PENDING, lifecycle.NO_ROOM, text)
         await self._set_elastic_gpu(waiting)
 
     def _was_told_lately(self, name: str) -> bool:
@@ -261,16 +273,14 @@ class Controller:
         refused = self._fleet.refuse(demand, among)
         return refusals.furthest(refused).text if refused else ""
 
-    async def _doubtful(self, name: str) -> None:
-        """Find out what became of shares that were sent: the object shows it.
+    async def _ascertain(self, name: str) -> None:
+        """Find out what became of a write without an answer: the object shows it.
 
-        A new version without shares proves that what was sent can no longer happen.
+        It gets a new version first, so that what was sent can no longer happen.
         """
         try:
+            await self._touch(name)
             this = await self._api.get(objects.elastic_gpu_path(name), objects.ElasticGPU)
-            if objects.recorded(this) is None:
-                await self._touch(name)
-                this = await self._api.get(objects.elastic_gpu_path(name), objects.ElasticGPU)
         except kube_errors.NotFound:
             self._doubts.discard(name)
             self._release(name)
@@ -340,7 +350,7 @@ class Controller:
         }
         path = objects.elastic_gpu_path(this.metadata.name, "status")
         await self._patch(path, this.metadata, {"status": status})
-        if action.reason and action.reason != _NO_ROOM:  # that is told to the claim
+        if action.reason and action.reason != lifecycle.NO_ROOM:  # that is told to the claim
             await self._tell("ElasticGPU", this.metadata, action.reason, action.message)
 
     async def _tell(self, kind: str, meta: objects.Metadata, reason: str, text: str) -> None:
@@ -380,7 +390,7 @@ def _claim_path(claim: objects.ElasticGPUClaim, subresource: str = "") -> str:
     return objects.claim_path(claim.metadata.namespace, claim.metadata.name, subresource)
 
 
-def _was_declined(error: kube_errors.KubeError) -> bool:
+def _was_declined(error: BaseException) -> bool:
     """Whether nothing was written for sure."""
     if isinstance(error, kube_errors.Unreachable):
         return not error.sent

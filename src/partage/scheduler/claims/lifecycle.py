@@ -16,8 +16,9 @@ make each other's writes fail.
 The object for a claim is created *before* its shares are decided, without any; its name follows
 from the claim's uid, so it cannot be made twice. The shares are written on it afterwards, and that
 write holds only for the version of the object that was seen. A new leader changes the version of
-every object without shares before it decides anything (:meth:`.controller.Controller.settle`): then
-nothing that its predecessor sent can still take room that the new leader gives away.
+every object without shares, or without a claim, before it decides anything
+(:meth:`.controller.Controller.settle`): then nothing that its predecessor sent can still take room
+that the new leader gives away.
 """
 
 from __future__ import annotations
@@ -40,6 +41,12 @@ class Allocate(msgspec.Struct, frozen=True):
 
     elastic_gpu: objects.ElasticGPU
     alternatives: tuple[demands.Demand, ...]
+
+
+class Ascertain(msgspec.Struct, frozen=True):
+    """Find out what became of a write to an ElasticGPU that nobody has answered."""
+
+    name: str
 
 
 class Name(msgspec.Struct, frozen=True):
@@ -87,7 +94,7 @@ class Delete(msgspec.Struct, frozen=True):
     elastic_gpu: objects.ElasticGPU
 
 
-Action = Create | Allocate | Name | Assign | Protect | SetClaim | SetElasticGPU | Delete
+Action = Create | Allocate | Ascertain | Name | Assign | Protect | SetClaim | SetElasticGPU | Delete
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -109,6 +116,7 @@ class ClaimView(msgspec.Struct, frozen=True, kw_only=True):
     absent: str = ""  # why its shares are not there: the node or a card is gone
     unsuited: str = ""  # why its shares are not what the claim asks for, as far as is known
     spare: objects.ElasticGPU | None = None  # an available one that has what it asks for
+    beyond: str = ""  # why its namespace may not have what is there
     used: bool = False  # a pod has it
     wanted: bool = False  # a pod that waits names it
 
@@ -171,6 +179,12 @@ def condition(claim: objects.ElasticGPUClaim) -> objects.Condition | None:
     return next((c for c in claim.status.conditions if c.type == BOUND), None)
 
 
+def lacks_room(claim: objects.ElasticGPUClaim) -> bool:
+    """Whether it was last said that there is no room for what a claim asks for."""
+    said = condition(claim)
+    return said is not None and said.reason == NO_ROOM
+
+
 def _named(view: ClaimView) -> Action | None:
     claim, this = view.claim, view.elastic_gpu
     name = claim.spec.elastic_gpu_name
@@ -201,9 +215,16 @@ def _say_or_assign(view: ClaimView, this: objects.ElasticGPU) -> Action | None:
     if view.unsuited:
         return _say(view.claim, objects.ClaimPhase.PENDING, "Unsuited", view.unsuited)
     if this.status.phase is objects.Phase.AVAILABLE and not this.metadata.deletion_timestamp:
-        return Assign(this, view.claim)
+        return _assign(view, this)
     text = f"ElasticGPU {this.metadata.name} is {str(this.status.phase).lower()}"
     return _say(view.claim, objects.ClaimPhase.PENDING, "NotAvailable", text)
+
+
+def _assign(view: ClaimView, this: objects.ElasticGPU) -> Action | None:
+    """Shares that are there count in the total of the namespace, as those that are made."""
+    if view.beyond:
+        return _say(view.claim, objects.ClaimPhase.PENDING, NO_ROOM, view.beyond)
+    return Assign(this, view.claim)
 
 
 def _unnamed(view: ClaimView) -> Action | None:
@@ -214,6 +235,8 @@ def _unnamed(view: ClaimView) -> Action | None:
         return _say(claim, objects.ClaimPhase.PENDING, "Invalid", view.asked.problem)
     if view.spare is not None:
         return Assign(view.spare, claim)
+    if view.gpu_class is None and view.beyond:
+        return _say(claim, objects.ClaimPhase.PENDING, NO_ROOM, view.beyond)
     if view.gpu_class is None:
         return _say(claim, objects.ClaimPhase.PENDING, "ClassNotFound", without_class(claim))
     waits = view.gpu_class.binding_mode is objects.BindingMode.FIRST_CONSUMER
@@ -249,7 +272,7 @@ def _taken_away(view: ClaimView, this: objects.ElasticGPU) -> Action | None:
     if owner is not None and (owner.uid or owner.key not in ("", claim.key)):
         text = f"ElasticGPU {this.metadata.name}, which was made for it, belongs to {owner.key}"
         return _say(claim, objects.ClaimPhase.PENDING, "Taken", text)
-    return Assign(this if view.spare is None else view.spare, claim)
+    return _assign(view, this if view.spare is None else view.spare)
 
 
 def _is_made_for(this: objects.ElasticGPU, claim: objects.ElasticGPUClaim) -> bool:
@@ -323,4 +346,5 @@ def _say(
 
 BOUND = "Bound"  # the condition of a claim: whether it has what it asks for
 WAITS = "WaitForFirstConsumer"
+NO_ROOM = "NoRoom"
 _WAITS_TEXT = "it is bound when a pod names it"
