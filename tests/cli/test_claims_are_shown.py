@@ -98,10 +98,96 @@ async def test_a_cluster_without_claims(
 ) -> None:
     """It says what to do, in one line; everything else goes on as before."""
     result = await cluster.run("partage", "claims", folder=tmp_path)
-    assert result.code == 1
-    assert "apply deploy/claims.yaml" in result.err
-    assert "Traceback" not in result.err
+    said = "this cluster does not know claims; apply deploy/claims.yaml, as docs/claims.md says"
+    assert (result.code, result.err) == (1, f"partage: {said}\n")
     assert (await cluster.run("partage", "inspect", folder=tmp_path)).code == 0
+
+
+@pytest.mark.parametrize("kind", [CLAIMS, ELASTIC_GPUS, CLASSES, NODES])
+async def test_an_account_without_the_rights_is_told_which(
+    claimed: fake_cluster.Cluster, tmp_path: pathlib.Path, kind: str
+) -> None:
+    """By the words of the API server, and not that the definitions are missing."""
+    claimed.refused[kind] = (403, "Forbidden", "you may not list these")
+    result = await claimed.run("partage", "claims", folder=tmp_path)
+    said = f"GET {kind}: 403 Forbidden: you may not list these"
+    advice = "docs/inspect.md shows the ClusterRole that this needs"
+    assert (result.code, result.err) == (1, f"partage: {said}; {advice}\n")
+
+
+@pytest.mark.parametrize(
+    ("gpu_class", "requested", "said"),
+    [
+        ("gone", {MEMORY: "2Gi"}, "ClassNotFound: there is no ElasticGPUClass gone"),
+        ("theirs", {MEMORY: "2Gi"}, "Foreign: class theirs has the provisioner example.com/gpu, "),
+        ("shares", {MEMORY: "2Gi"}, "NotSeen: no extender has looked at it yet; "),
+        ("shares", {"cpu": 1}, "Invalid: spec.resources.requests[cpu]: a claim cannot ask for "),
+    ],
+)
+async def test_a_claim_of_which_nothing_was_said_waits_for_something(
+    claimed: fake_cluster.Cluster,
+    tmp_path: pathlib.Path,
+    *,
+    gpu_class: str,
+    requested: Object,
+    said: str,
+) -> None:
+    """As where no extender runs, or where the class is another controller's."""
+    theirs = {"metadata": {"name": "theirs"}, "provisioner": "example.com/gpu"}
+    claimed.objects[CLASSES].append(theirs)
+    made = _claim("new", "Pending", namespace="lab")
+    made["spec"] = {"elasticGPUClassName": gpu_class, "resources": {"requests": requested}}
+    claimed.objects[CLAIMS] = [made | {"status": {}}]
+    result = await claimed.run("partage", "claims", folder=tmp_path)
+    header, row = result.out.splitlines()
+    assert row[header.index("WAITS FOR") :].startswith(said)
+
+
+async def test_what_others_wrote_does_not_move_the_cursor(
+    claimed: fake_cluster.Cluster, tmp_path: pathlib.Path
+) -> None:
+    """Names that a claim gives are any text, and are in no column but their own."""
+    claim = _claim("odd", "Lost", "NotFound", "there is\nnothing")
+    claim["spec"] |= {"elasticGPUClassName": "a\tb\n\x1b[31m", "elasticGPUName": "x\ny"}
+    claimed.objects[CLAIMS] = [claim]
+    result = await claimed.run("partage", "claims", "-o", "wide", folder=tmp_path)
+    _, row = result.out.splitlines()
+    assert "a?b??[31m" in row
+    assert "x?y" in row
+    assert row.endswith("NotFound: there is?nothing")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("-n", "nowhere"), 0, "No claims found in namespace nowhere."),
+        (("-o", "yaml"), 2, "'yaml' is not one of 'table', 'wide', 'json'."),
+        (("notebook",), 2, "Got unexpected extra argument (notebook)"),
+        (("--context", "stranger"), 1, "log in again, or choose another context"),
+    ],
+)
+async def test_mistakes_are_told_in_a_line(
+    claimed: fake_cluster.Cluster,
+    tmp_path: pathlib.Path,
+    *,
+    arguments: tuple[str, ...],
+    code: int,
+    said: str,
+) -> None:
+    """With what to do, and nothing for programs to read."""
+    result = await claimed.run("partage", "claims", *arguments, folder=tmp_path)
+    assert (result.code, result.out) == (code, "")
+    assert said in result.err
+    assert result.err.count("\n") == 1
+
+
+async def test_a_server_that_is_not_there_is_a_line(tmp_path: pathlib.Path) -> None:
+    """As where the cluster was deleted, or is behind a network that is down."""
+    async with fake_cluster.Cluster() as gone:
+        await gone.run("partage", "claims", folder=tmp_path)
+    result = await gone.run("partage", "claims", folder=tmp_path)
+    assert (result.code, result.out) == (1, "")
+    assert "Connection refused; check the server's address and that it runs" in result.err
 
 
 async def test_an_account_that_may_not_read_claims_is_told_what_is_missing(

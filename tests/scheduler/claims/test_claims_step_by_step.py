@@ -348,6 +348,15 @@ def test_how_much_is_missing_is_not_written_each_time_that_it_changes() -> None:
     assert story.message("waits") not in ("", first)
 
 
+def test_a_claim_of_a_class_that_is_not_there_says_which() -> None:
+    """There is nothing wrong with the claim itself, so it is not called invalid."""
+    story = Story()
+    story.claim("c", 2, gpu_class="missing")
+    story.rest()
+    assert story.said("c") == ("Pending", "ClassNotFound")
+    assert story.message("c") == "there is no ElasticGPUClass missing"
+
+
 def test_a_claim_beyond_the_total_of_its_namespace_says_so() -> None:
     """It waits, in its own words, until there is less or the total is raised."""
     story = Story()

@@ -17,6 +17,7 @@ from partage.cli import notices
 from partage.cli.cluster import claims_snapshot, cluster_snapshot, mirror_snapshot
 from partage.cli.display import json_objects, tables
 from partage.dialects import pods
+from partage.kube import errors as kube_errors
 
 if TYPE_CHECKING:
     from partage.core import grants
@@ -29,13 +30,15 @@ Examples:
   partage claims -n lab -o wide     with the ElasticGPU and the cards of each
   partage claims -o json | jq '.claims[] | select(.phase != "Bound")'
 
-Exit code 0: shown; 1: the cluster cannot be read, or has no claims installed.
+Exit code 0: shown; 1: the cluster cannot be read, or has no claims installed;
+2: a mistake in what you wrote.
 """
 _NOTHING = "-"
-_NOT_INSTALLED = "claims cannot be read here: they are not installed, or you may not list them"
-_INSTALL = (
-    "apply deploy/claims.yaml, or get the right to list elasticgpuclaims, elasticgpus and "
-    "elasticgpuclasses"
+_NOT_INSTALLED = "this cluster does not know claims"
+_INSTALL = "apply deploy/claims.yaml, as docs/claims.md says"
+_UNSEEN = (
+    "no extender has looked at it yet; 'kubectl get pods -n kube-system' shows whether one runs, "
+    "and its log says what keeps it from claims"
 )
 
 
@@ -72,9 +75,13 @@ def claims(*, namespace: str, output: str, kubeconfig: str | None, context: str 
 
     async def work(cluster: cluster_snapshot.Cluster) -> Claims:
         mirror = await mirror_snapshot.read(cluster, pods.Pod)
-        granting = await claims_snapshot.read(cluster, mirror)
-        if granting is None:
-            raise cluster_snapshot.CannotRead(_NOT_INSTALLED, words="", instead=_INSTALL)
+        try:
+            granting = await claims_snapshot.read_all(cluster, mirror)
+        except kube_errors.NotFound as error:
+            words = error.message
+            raise cluster_snapshot.CannotRead(
+                _NOT_INSTALLED, words=words, instead=_INSTALL
+            ) from error
         return Claims(tuple(_rows(granting, namespace)))
 
     shown = cluster_snapshot.read(work, kubeconfig=kubeconfig, context=context, node="")
@@ -94,17 +101,15 @@ def _rows(granting: claim_grants.ClaimGrants, namespace: str) -> Iterator[Claim]
 
 
 def _row(granting: claim_grants.ClaimGrants, claim: objects.ElasticGPUClaim) -> Claim:
-    from partage.scheduler.claims import lifecycle
-
-    condition = next((c for c in claim.status.conditions if c.type == lifecycle.BOUND), None)
+    reason, message = _said(granting, claim)
     grant = granting.store.bound_grant(claim)
     shares: tuple[grants.Share, ...] = grant.containers[0].shares if grant is not None else ()
     return Claim(
         namespace=claim.metadata.namespace,
         name=claim.metadata.name,
         phase=str(claim.status.phase),
-        reason=condition.reason if condition is not None else "",
-        message=condition.message if condition is not None else "",
+        reason=reason,
+        message=message,
         class_name=claim.class_name,
         elastic_gpu=claim.spec.elastic_gpu_name or None,
         node=grant.node if grant is not None else None,
@@ -115,11 +120,33 @@ def _row(granting: claim_grants.ClaimGrants, claim: objects.ElasticGPUClaim) -> 
     )
 
 
+def _said(granting: claim_grants.ClaimGrants, claim: objects.ElasticGPUClaim) -> tuple[str, str]:
+    """What the extender wrote of it; where it never did, why that may be."""
+    from partage.dialects.claims import objects
+    from partage.scheduler.claims import lifecycle
+
+    condition = lifecycle.condition(claim)
+    if condition is not None:
+        return condition.reason, condition.message
+    view = granting.store.claim_view(claim.metadata.uid)
+    if view is None or claim.status.phase is not objects.ClaimPhase.PENDING:
+        return "", ""
+    if view.gpu_class is not None and view.foreign:
+        theirs = f"the provisioner {view.gpu_class.provisioner}, which Partage leaves alone"
+        return "Foreign", f"class {claim.class_name} has {theirs}"
+    if view.asked.problem:
+        return view.asked.reason, view.asked.problem
+    if view.gpu_class is None and view.spare is None and not claim.spec.elastic_gpu_name:
+        return "ClassNotFound", lifecycle.without_class(claim)
+    return "NotSeen", _UNSEEN
+
+
 def _table(shown: Claims, *, wide: bool) -> str:
     header = ("NAMESPACE", "CLAIM", "STATUS", "CLASS", "NODE", "MEMORY(MiB)", "COMPUTE", "USED BY")
     more = ("ELASTICGPU", "CARDS") * wide
     rows = [(*_usual(claim), *_more(claim) * wide, _why(claim)) for claim in shown.claims]
-    return tables.aligned([(*header, *more, "WAITS FOR"), *rows])
+    written = [tuple(map(tables.printable, row)) for row in rows]
+    return tables.aligned([(*header, *more, "WAITS FOR"), *written])
 
 
 def _usual(claim: Claim) -> tuple[str, ...]:
@@ -139,4 +166,4 @@ def _more(claim: Claim) -> tuple[str, ...]:
 def _why(claim: Claim) -> str:
     if claim.phase == "Bound":
         return _NOTHING
-    return tables.printable(": ".join(filter(None, (claim.reason, claim.message)))) or _NOTHING
+    return ": ".join(filter(None, (claim.reason, claim.message))) or _NOTHING

@@ -232,7 +232,7 @@ def _unnamed(view: ClaimView) -> Action | None:
     if this is not None:
         return _made(view, this)
     if view.asked.problem:
-        return _say(claim, objects.ClaimPhase.PENDING, "Invalid", view.asked.problem)
+        return _say(claim, objects.ClaimPhase.PENDING, view.asked.reason, view.asked.problem)
     if view.spare is not None:
         return Assign(view.spare, claim)
     if view.gpu_class is None and view.beyond:
