@@ -11,7 +11,7 @@ from partage.dialects.claims import objects
 from partage.kube import errors as kube_errors
 from tests.scheduler.claims import claim_server, test_claims_step_by_step
 
-OVER = "namespace default may have 4 GiB of card memory and has 3 GiB; this pod asks for 2 GiB"
+OVER = "namespace default may have 4 GiB of card memory and has 3 GiB; this claim asks for 2 GiB"
 Story = test_claims_step_by_step.Story
 CLAIMS = test_claims_step_by_step.CLAIMS
 

@@ -331,7 +331,7 @@ class ClaimStore:
             return ""
         owner = objects.owner(this.metadata.name, claim.key)
         excess = self._fleet.excess(msgspec.structs.replace(grant, pod=owner))
-        return "" if excess is None else excess.text
+        return "" if excess is None else excess.told("this claim")
 
     def _is_met(self, this: objects.ElasticGPU, request: lifecycle.Asked) -> bool:
         """Whether the shares of an ElasticGPU are there, and are what somebody asks for."""
