@@ -567,3 +567,70 @@ def test_accounts_have_the_rights_that_claims_need(plane: ControlPlane) -> None:
     assert not may(plane, "partage-agent", "patch", "elasticgpus", group=group)
     assert may(plane, "partage-admission", "watch", "elasticgpuclasses", group=group)
     assert not may(plane, "partage-admission", "list", "elasticgpuclaims", group=group)
+
+
+def test_people_of_a_namespace_may_claim_there(plane: ControlPlane) -> None:
+    """As they may have volumes: those who edit make claims, those who view see them."""
+    added = [_of_people(plane, role) for role in ("admin", "edit", "view")]
+    assert added[0] == added[1] == {"partage-claims-edit", "partage-claims-view"}
+    assert added[2] == {"partage-claims-view"}
+    bound = [plane.client.create(_bound_role(account)) for account in ("edit", "view")]
+    every = {"get", "list", "watch", "create", "update", "patch", "delete"}
+    allowed = {
+        account: {verb for verb in every if _may(plane, account, verb, "elasticgpuclaims")}
+        for account in ("edit", "view")
+    }
+    assert allowed == {
+        "edit": every - {"get", "list", "watch"},
+        "view": {"get", "list", "watch"},
+    }
+    for resource in ("elasticgpuclaims/status", "elasticgpus", "elasticgpuclasses", "gpus"):
+        assert not _may(plane, "edit", "patch", resource)
+    assert not _may(plane, "edit", "create", "elasticgpuclaims", namespace="kube-system")
+    for binding in bound:
+        plane.client.delete("RoleBinding", binding["metadata"]["name"])
+
+
+def _of_people(plane: ControlPlane, role: str) -> set[str]:
+    """The roles for claims that a role of Kubernetes gets, by what it says of itself."""
+    aggregation = plane.client.get("ClusterRole", role)["aggregationRule"]
+    selectors = [
+        ",".join(f"{label}={value}" for label, value in rule["matchLabels"].items())
+        for rule in aggregation["clusterRoleSelectors"]
+    ]
+    return {
+        made["metadata"]["name"]
+        for selector in selectors
+        for made in plane.client.list_all("ClusterRole", selector=selector)
+        if made["metadata"]["name"].startswith("partage-claims-")
+    }
+
+
+def _bound_role(account: str) -> api.Object:
+    """An account of the namespace has one of the roles for claims."""
+    group = "rbac.authorization.k8s.io"
+    return {
+        "apiVersion": f"{group}/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": f"claims-{account}", "namespace": api.DEFAULT},
+        "roleRef": {
+            "apiGroup": group,
+            "kind": "ClusterRole",
+            "name": f"partage-claims-{account}",
+        },
+        "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": api.DEFAULT}],
+    }
+
+
+def _may(
+    plane: ControlPlane, account: str, verb: str, resource: str, namespace: str = api.DEFAULT
+) -> bool:
+    return service_accounts.may(
+        plane,
+        account,
+        verb,
+        resource,
+        namespace=namespace,
+        group="elasticgpu.io",
+        home=api.DEFAULT,
+    )
