@@ -134,6 +134,19 @@ async def test_a_lease_that_was_deleted_is_not_given(stage: lease_candidates.Sta
         assert not a.given
 
 
+async def test_a_lease_that_others_gave_back_meanwhile_begins_a_new_term(
+    stage: lease_candidates.Stage,
+) -> None:
+    """Somebody else may have led between two renewals: nothing is taken as read, or as done."""
+    async with stage.competing("a") as a:
+        assert (a.term, leads(a)) == (1, True)
+        stage.keeper.store(lease_of({"holderIdentity": ""}))
+        await stage.time.pass_s(2.0)
+        assert leads(a)
+        assert a.term == 2
+        assert not a.given
+
+
 async def test_a_lease_that_expired_is_not_given(stage: lease_candidates.Stage) -> None:
     """Its holder did not say that its work was done."""
     stage.keeper.store(lease_of(HELD_BY_ANOTHER))

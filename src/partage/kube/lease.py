@@ -57,7 +57,9 @@ class Lease:
     ) -> None:
         self.acquired = asyncio.Event()  # set while leading
         self.term = 0  # how often we began to lead: work of an earlier term is not to be finished
-        self.given = False  # whether the holder before us gave it back, with all its work done
+        # Whether the holder before us gave it back, with all its work done. Who led before may have
+        # work under way that is their own.
+        self.given = False
         self._api = api
         self._folder = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
         self._path = f"{self._folder}/{name}"
@@ -147,12 +149,12 @@ class Lease:
             if self._record is None or self._may_take(self._record.spec):
                 await self._create()
             return
+        if record.spec.holder_identity != self._identity:
+            self._lose()  # who holds it, or has given it back, may have led
         if self._may_take(record.spec):
             await self._write(record)
             if not self.acquired.is_set():
-                self.given = record.spec.holder_identity == ""
-        else:
-            self._lose()
+                self.given = record.spec.holder_identity == "" and self.term == 0
 
     def _lose(self) -> None:
         self._renewed_at = None

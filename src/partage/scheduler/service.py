@@ -249,8 +249,11 @@ class Extender:
         self._leaving = True
 
     async def leave(self) -> None:
-        """Give the lease back, so that another replica need not wait for its end."""
-        if self._lease is not None and not self._binder.busy:
+        """Give the lease back, so that another replica need not wait for its end.
+
+        Who takes it then does not look for what is under way, so nothing may be.
+        """
+        if self._lease is not None and not self._binder.busy and await self._claims.finish():
             await self._lease.release()
 
     def _own_certificates(
@@ -399,6 +402,7 @@ class Extender:
             return
         for objects in self.reflectors.values():
             objects.relist()
+        self._claims.begin_term()
         self._term = self._lease.term
 
     def _leads(self) -> bool:

@@ -23,20 +23,21 @@ class Replica:
 
     def __init__(self, server: claim_server.Server, fate: Any) -> None:
         self.server = server
+        self.leading = True
         self.now = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
         self.fleet = fleet.standard()
         for name in NODES:
             self.fleet.set_node(small_fleets.node(name, CARD_MIB))
         self.store = claim_store.ClaimStore(self.fleet, settings=contract.Settings)
         self.grants = claim_grants.ClaimGrants(self.store, self.fleet)
-        api = claim_server.Api(server, fate)
-        unread = events.Events(api, "test", "here", now=lambda: self.now)  # type: ignore[arg-type]
+        self.api = claim_server.Api(server, fate)
+        unread = events.Events(self.api, "test", "here", now=lambda: self.now)  # type: ignore[arg-type]
         self.controller = controller.Controller(
             self.store,
             self.fleet,
-            api,  # type: ignore[arg-type]
+            self.api,  # type: ignore[arg-type]
             unread,
-            leading=lambda: True,
+            leading=lambda: self.leading,
             now=lambda: self.now,
             freed=lambda _node: self.store.look_again(),
             sleep=_no_pause,
@@ -67,13 +68,14 @@ class Replica:
 
     def work(self) -> None:
         """All that is due, once."""
-        asyncio.run(self._work())
+        asyncio.run(self.all_due())
 
     def settle(self) -> None:
         """What a new leader does first."""
         asyncio.run(self.controller.settle())
 
-    async def _work(self) -> None:
+    async def all_due(self) -> None:
+        """The same, in a loop of somebody else's."""
         async with asyncio.TaskGroup() as group:
             self.controller.begin_due(group)
 

@@ -136,6 +136,14 @@ class Claims:
         """Before a new leader decides anything: nothing that was sent before may yet happen."""
         await self._controller.settle()
 
+    def begin_term(self) -> None:
+        """Pods that waited in an earlier term may be gone; those that wait now will ask again."""
+        self.store.wanted.clear()
+
+    async def finish(self) -> bool:
+        """At the end: whether nothing that was sent can happen any more."""
+        return await self._controller.finish()
+
     def room_changed(self, node: str) -> None:
         """A node has more room than before, or is gone, or has other cards."""
         self.store.look_again(node)

@@ -104,6 +104,15 @@ class Controller:
 
         await asyncio.gather(*(touch_each() for _ in range(_MOST_AT_ONCE)))
 
+    async def finish(self) -> bool:
+        """At the end: whether nothing that was sent can happen any more."""
+        try:
+            for name in list(self._doubts):
+                await self._ascertain(name)
+        except kube_errors.KubeError as error:
+            log.warning("what became of ElasticGPUs is not known: %s", error.what)
+        return not self._doubts
+
     def begin_due(self, group: asyncio.TaskGroup) -> None:
         """Begin the writes that are due, in the group."""
         self._look_at_outdated()
@@ -122,8 +131,9 @@ class Controller:
     ) -> None:
         try:
             async with self._turns:
-                action = following(key) if self._leading() else None
-                if action is not None:
+                if not self._leading():
+                    due[key] = None  # it may lead again before anything else makes it due
+                elif (action := following(key)) is not None:
                     await self._carry_out(action)
         except kube_errors.KubeError as error:
             if not isinstance(error, kube_errors.Conflict | kube_errors.NotFound):
