@@ -150,10 +150,11 @@ def _cautions(claim: objects.ElasticGPUClaim) -> Iterator[contract.Caution]:
 
 
 def _written(claim: objects.ElasticGPUClaim) -> Iterator[tuple[str, str, Any]]:
+    """Its amounts; where there are more than the definition lets pass, that says so."""
     resources = claim.spec.resources
     for kind, written in (("requests", resources.requests), ("limits", resources.limits)):
-        for resource, amount in written.items():
-            yield kind, resource, amount
+        if len(written) <= amounts.MOST:
+            yield from ((kind, resource, amount) for resource, amount in written.items())
 
 
 def _spelled_class(gpu_class: objects.ElasticGPUClass) -> Iterator[additions.Operation]:

@@ -17,6 +17,7 @@ _INVALID = 422  # as the API server answers what it finds invalid itself
 # The API server cuts longer ones, and what comes after 4096 characters of all.
 _LONGEST_WARNING = 256
 _MOST_WARNINGS = 16
+_LONGEST_MESSAGE = 2048  # users write the names in it
 
 
 class Unreadable(Exception):
@@ -72,16 +73,23 @@ def allowed(
 
 def refused(request: Request, message: str, *, warnings: Sequence[str] = ()) -> bytes:
     """The object may not come in."""
-    status = {"code": _INVALID, "reason": "Invalid", "message": message}
+    shown = _shown(message, _LONGEST_MESSAGE)
+    status = {"code": _INVALID, "reason": "Invalid", "message": shown}
     return _encoded({"uid": request.uid, "allowed": False, "status": status}, warnings)
 
 
 def _encoded(response: dict[str, Any], warnings: Sequence[str]) -> bytes:
     if warnings:
-        response["warnings"] = [_short(text) for text in warnings[:_MOST_WARNINGS]]
+        response["warnings"] = [
+            _shown(text, _LONGEST_WARNING) for text in warnings[:_MOST_WARNINGS]
+        ]
     review = {"apiVersion": _API_VERSION, "kind": "AdmissionReview", "response": response}
     return msgspec.json.encode(review)
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= _LONGEST_WARNING else text[: _LONGEST_WARNING - 3] + "..."
+def _shown(text: str, most: int) -> str:
+    """For a terminal: the API server drops a warning with control characters, and kubectl prints
+    those of a refusal.
+    """
+    cut = text if len(text) <= most else f"{text[: most - 3]}..."
+    return cut if cut.isprintable() else "".join(c if c.isprintable() else "?" for c in cut)

@@ -17,6 +17,8 @@ import msgspec
 from partage.core import errors, quantities
 from partage.dialects import contract, pods, rules
 
+# What definitions refuse to store: a webhook is asked before they are.
+MOST, LONGEST = 64, 64  # amounts, and characters of one
 _NUMBER = r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+"
 _SUFFIX = "[KMGTPE]i|[kMGTPE]"
 # What definitions let pass: a Kubernetes quantity that is not negative, or bytes with their B.
@@ -35,7 +37,9 @@ class Reading(msgspec.Struct, frozen=True):
 
 def canonical(written: pods.Amount) -> pods.Amount:
     """The amount as Kubernetes writes it: ``4GB`` is ``4G``, and all else stays as it is."""
-    match = _BYTES.fullmatch(written) if isinstance(written, str) else None
+    if not isinstance(written, str) or len(written) > LONGEST:
+        return written
+    match = _BYTES.fullmatch(written)
     if match is None:
         return written
     return match[1] + ("k" if match[2] == "K" else match[2])

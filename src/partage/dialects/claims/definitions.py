@@ -18,7 +18,9 @@ from partage.dialects.claims import amounts, objects
 Schema = dict[str, Any]
 
 _LONGEST_NAME = 253
-_MOST = 64  # entries of maps and lists; rules look at all of them, and the API server adds that up
+_MOST = (
+    amounts.MOST
+)  # entries of maps and lists; rules look at all of them, and the API server adds that up
 _STRING: Schema = {"type": "string"}
 _NAME: Schema = {"type": "string", "maxLength": _LONGEST_NAME}
 
@@ -167,7 +169,7 @@ def _gpu() -> dict[str, Any]:
 _AMOUNT: Schema = {
     "x-kubernetes-int-or-string": True,
     "anyOf": [{"type": "integer"}, {"type": "string"}],
-    "maxLength": 64,
+    "maxLength": amounts.LONGEST,
     "pattern": amounts.PATTERN,
 }
 
