@@ -87,14 +87,16 @@ class Decider:
         self, pod: pods.Pod, demand: demands.PodDemand, among: Collection[str]
     ) -> Verdict:
         """Where the shares of its claims are, and nowhere else; with a hold on them."""
-        self._binds.lift(pod.metadata.uid)
+        before = self._binds.lift(pod.metadata.uid)
         grant = self.claimed(pod, demand, among)
+        if not isinstance(grant, claim_grants.Waits) and grant.node in among:
+            self._binds.reserve(pod, grant)
+            return Verdict([grant.node])
+        if before:
+            self._mirror.freed(before)  # another pod may have the claim
         if isinstance(grant, claim_grants.Waits):
             return Verdict(waits_for=grant.text)
-        if grant.node not in among:
-            return Verdict(waits_for=f"its claims are on node {grant.node}, which is not asked for")
-        self._binds.reserve(pod, grant)
-        return Verdict([grant.node])
+        return Verdict(waits_for=f"its claims are on node {grant.node}, which is not asked for")
 
     def rank(self, pod: pods.Pod, among: Container[str]) -> list[str]:
         """The nodes on which a pod fits, best first; what it holds itself counts as free."""

@@ -24,6 +24,7 @@ class Replica:
     def __init__(self, server: claim_server.Server, fate: Any) -> None:
         self.server = server
         self.leading = True
+        self._seen: dict[tuple[str, str], Any] = {}
         self.now = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
         self.fleet = fleet.standard()
         for name in NODES:
@@ -44,7 +45,14 @@ class Replica:
         )
 
     def read(self) -> None:
-        """Take over all objects as they are, as after a watch."""
+        """Take over all objects as they are, as after a list."""
+        self._read(all_of=True)
+
+    def read_news(self) -> None:
+        """Take over what changed, as after a watch."""
+        self._read(all_of=False)
+
+    def _read(self, *, all_of: bool) -> None:
         for sink, plural, key in (
             (self.store.classes, "elasticgpuclasses", _name),
             (self.store.claims, "elasticgpuclaims", _uid),
@@ -53,8 +61,10 @@ class Replica:
             shown = {key(item): item for item in self.server.listed(plural)}
             for gone in set(sink.keys()) - shown.keys():
                 sink.drop(gone)
-            for item in shown.values():
-                sink.put(item)
+            for name, item in shown.items():
+                if all_of or self._seen.get((plural, name)) != item:
+                    sink.put(item)
+                self._seen[plural, name] = item
 
     def asks(self, key: str, nodes: Collection[str], *others: str) -> object:
         """A pod that names claims, and could go to these nodes."""

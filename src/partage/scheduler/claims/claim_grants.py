@@ -54,6 +54,7 @@ class ClaimGrants:
                 self.waiting.add(key)
                 return waits
         if len({grant.node for grant in given.values()}) > 1:
+            self.waiting.update(given)
             places = ", ".join(f"{key} on {grant.node}" for key, grant in given.items())
             return Waits(f"its claims are on different nodes ({places}); use one claim, or others")
         return grants.Grant(

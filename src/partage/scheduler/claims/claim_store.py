@@ -1,9 +1,10 @@
 """The objects of claims as they were last seen, with what follows from them for the fleet.
 
-Three reflectors fill it: claims, classes, ElasticGPUs. The shares of an ElasticGPU are a grant of
-the fleet from the moment in which its record is seen, and until it is gone, so nothing else can
-have them, whether or not a pod uses them. What has to be looked at again is a set of names, not a
-queue of events: however often an object changes, it is looked at once.
+Three reflectors fill it, by the sinks of :mod:`.claim_sinks`: claims, classes, ElasticGPUs. The
+shares of an ElasticGPU are a grant of the fleet from the moment in which its record is seen, and
+until it is gone, so nothing else can have them, whether or not a pod uses them. What has to be
+looked at again is a set of names, not a queue of events: however often an object changes, it is
+looked at once.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import msgspec
 from partage.core import cards, errors, fleet, grants
 from partage.dialects import contract, nodes
 from partage.dialects.claims import objects, requests
-from partage.scheduler.claims import lifecycle
+from partage.scheduler.claims import claim_sinks, lifecycle
 
 
 class ClaimStore:
@@ -27,12 +28,14 @@ class ClaimStore:
         *,
         settings: Callable[[], contract.Settings],
         freed: Callable[[str], None] = lambda _node: None,
+        changed: Callable[[str], None] = lambda _key: None,
     ) -> None:
         self._settings = settings
         self._freed = freed  # called with the name of a node that has more room than before
-        self.claims = _Claims(self)
-        self.classes = _Classes(self)
-        self.elastic_gpus = _ElasticGPUs(self)
+        self.changed = changed  # called with a claim, by namespace/name, that pods may have by now
+        self.claims = claim_sinks.Claims(self)
+        self.classes = claim_sinks.Classes(self)
+        self.elastic_gpus = claim_sinks.ElasticGPUs(self)
         self.due_claims: dict[str, None] = {}  # uids, the longest waiting first
         self.due_elastic_gpus: dict[str, None] = {}  # names
         self.wanted: dict[str, tuple[str, ...]] = {}  # claim's uid -> nodes for a pod that waits
@@ -380,117 +383,3 @@ class _Promise(msgspec.Struct, frozen=True):
     version: str  # of the object that is written on
     claim: str  # its uid
     key: str
-
-
-class _Claims:
-    """The sink for claims."""
-
-    def __init__(self, store: ClaimStore) -> None:
-        self.by_uid: dict[str, objects.ElasticGPUClaim] = {}
-        self.uids: dict[str, str] = {}  # by namespace/name
-        self.without_room: dict[str, None] = {}  # uids of those that were told so
-        self._store = store
-
-    def put(self, claim: objects.ElasticGPUClaim) -> None:
-        uid = claim.metadata.uid
-        self.by_uid[uid] = claim
-        self.uids[claim.key] = uid
-        self.without_room.pop(uid, None)
-        if lifecycle.lacks_room(claim):
-            self.without_room[uid] = None
-        self._store.due_claims[uid] = None
-        self._store.due_elastic_gpus.update(dict.fromkeys(self._store.related(claim)))
-
-    def drop(self, uid: str) -> None:
-        claim = self.by_uid.pop(uid, None)
-        if claim is None:
-            return
-        if self.uids.get(claim.key) == uid:
-            del self.uids[claim.key]
-        self.without_room.pop(uid, None)
-        self._store.wanted.pop(uid, None)
-        self._store.due_claims.pop(uid, None)
-        self._store.due_elastic_gpus.update(dict.fromkeys(self._store.related(claim)))
-
-    def keys(self) -> Collection[str]:
-        return self.by_uid.keys()
-
-
-class _Classes:
-    """The sink for classes."""
-
-    def __init__(self, store: ClaimStore) -> None:
-        self.by_name: dict[str, objects.ElasticGPUClass] = {}
-        self._store = store
-
-    def put(self, gpu_class: objects.ElasticGPUClass) -> None:
-        self.by_name[gpu_class.metadata.name] = gpu_class
-        self._changed(gpu_class.metadata.name)
-
-    def drop(self, name: str) -> None:
-        self.by_name.pop(name, None)
-        self._changed(name)
-
-    def keys(self) -> Collection[str]:
-        return self.by_name.keys()
-
-    def _changed(self, name: str) -> None:
-        for uid, claim in self._store.claims.by_uid.items():
-            if claim.class_name == name:
-                self._store.due_claims[uid] = None
-
-
-class _ElasticGPUs:
-    """The sink for ElasticGPUs."""
-
-    def __init__(self, store: ClaimStore) -> None:
-        self.by_name: dict[str, objects.ElasticGPU] = {}
-        self.owned: dict[str, dict[str, None]] = {}  # claim's uid -> names
-        self.available: dict[str, None] = {}  # names
-        self.unallocated: dict[str, None] = {}  # names of those that have no shares
-        self.by_node: dict[str, dict[str, None]] = {}  # names
-        self.damages: dict[str, str] = {}  # by name
-        self._store = store
-
-    def put(self, this: objects.ElasticGPU) -> None:
-        name = this.metadata.name
-        self._disown(name)
-        self.by_name[name] = this
-        if this.node_name:
-            self.by_node.setdefault(this.node_name, {})[name] = None
-        else:
-            self.unallocated[name] = None
-        ref = this.spec.claim_ref
-        if ref is not None and ref.uid:
-            self.owned.setdefault(ref.uid, {})[name] = None
-            self._store.due_claims[ref.uid] = None
-        if this.status.phase is objects.Phase.AVAILABLE:
-            self.available[name] = None
-        self._store.due_elastic_gpus[name] = None
-        self._store.settle(this)
-
-    def drop(self, name: str) -> None:
-        self._disown(name)
-        self.by_name.pop(name, None)
-        self.damages.pop(name, None)
-        self._store.due_elastic_gpus.pop(name, None)
-        for uid, claim in self._store.claims.by_uid.items():
-            if claim.spec.elastic_gpu_name == name:
-                self._store.due_claims[uid] = None
-        self._store.forget(name)
-
-    def keys(self) -> Collection[str]:
-        return self.by_name.keys()
-
-    def _disown(self, name: str) -> None:
-        before = self.by_name.get(name)
-        self.unallocated.pop(name, None)
-        self.available.pop(name, None)
-        if before is not None and before.node_name:
-            self.by_node[before.node_name].pop(name, None)
-        ref = before.spec.claim_ref if before is not None else None
-        if ref is not None and name in self.owned.get(ref.uid, ()):
-            del self.owned[ref.uid][name]
-            if not self.owned[ref.uid]:
-                del self.owned[ref.uid]
-            self._store.due_claims[ref.uid] = None

@@ -53,7 +53,10 @@ class Claims:
         self._reflectors: dict[str, reflector.Reflector[Any]] = {}
         self._removed = False  # the definitions, after they were there
         self.store = claim_store.ClaimStore(
-            mirror.fleet, settings=lambda: mirror.settings, freed=self._freed
+            mirror.fleet,
+            settings=lambda: mirror.settings,
+            freed=self._freed,
+            changed=self._claim_changed,
         )
         self.grants = claim_grants.ClaimGrants(self.store, mirror.fleet)
         self._controller = controller.Controller(
@@ -64,7 +67,6 @@ class Claims:
             leading=may_write,
             now=_now,
             freed=self._freed,
-            bound=lambda _claim: self._wake(),
         )
 
     async def installed(self) -> bool:
@@ -161,6 +163,10 @@ class Claims:
 
     def _freed(self, node: str) -> None:
         self._mirror.freed(node)
+
+    def _claim_changed(self, key: str) -> None:
+        if key in self.grants.waiting:
+            self._wake()
 
     def _wake(self) -> None:
         """Pods that wait for a claim are asked about again, if there are any."""

@@ -61,7 +61,6 @@ class Controller:
         leading: Callable[[], bool],
         now: Callable[[], dt.datetime],
         freed: Callable[[str], None],
-        bound: Callable[[objects.ElasticGPUClaim], None] = lambda _claim: None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._store = store
@@ -71,7 +70,6 @@ class Controller:
         self._leading = leading  # and everything was read
         self._now = now
         self._freed = freed
-        self._bound = bound  # called with a claim that has become usable
         self._sleep = sleep
         self._busy: set[str] = set()  # objects whose write is under way
         self._doubts: set[str] = set()  # ElasticGPUs that nobody has answered a write about
@@ -348,8 +346,6 @@ class Controller:
         await self._patch(_claim_path(claim, "status"), meta, {"status": status})
         text = action.message or f"bound to ElasticGPU {claim.spec.elastic_gpu_name}"
         await self._tell("ElasticGPUClaim", meta, action.reason, text)
-        if bound:
-            self._bound(claim)
 
     async def _set_elastic_gpu(self, action: lifecycle.SetElasticGPU) -> None:
         this = action.elastic_gpu
