@@ -17,6 +17,7 @@ handed on, and forgotten.
     stream_lines         a byte stream cut into lines
     poster               POST requests, on connections of their own
     api                  the verbs
+    discovery            which resources are served
     backoff              how long to wait after a failure
     events               short texts for people, attached to an object
     reflection/intake    objects of a list or a watch into a sink

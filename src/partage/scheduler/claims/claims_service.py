@@ -14,12 +14,10 @@ import socket
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-import msgspec
-
 from partage.dialects.claims import objects
 from partage.kube import api as kube
+from partage.kube import discovery, events
 from partage.kube import errors as kube_errors
-from partage.kube import events
 from partage.kube.reflection import reflector
 from partage.scheduler.claims import claim_grants, claim_store, controller
 from partage.scheduler.mirror import mirror as mirrors
@@ -28,7 +26,7 @@ log = logging.getLogger(__name__)
 
 _LOOK_EVERY_S = 60.0
 _ASK_AGAIN_S = 1.0
-_RESOURCES = f"/apis/{objects.API_VERSION}"
+_PATHS = (objects.ELASTIC_GPUS_PATH, objects.CLAIMS_PATH, objects.CLASSES_PATH)
 _NEEDED = {"elasticgpus", "elasticgpuclaims", "elasticgpuclasses"}
 _FORBIDDEN = (
     "{error}; claims are not bound, and what ElasticGPUs hold is not respected: allow it, as "
@@ -72,13 +70,10 @@ class Claims:
     async def installed(self) -> bool:
         """Whether the definitions are there, and may be read."""
         try:
-            offered = await self._api.get(_RESOURCES, _Resources)
-            if not {resource.name for resource in offered.resources} >= _NEEDED:
+            if not await discovery.served(self._api, objects.API_VERSION) >= _NEEDED:
                 return False
-            for path in (objects.ELASTIC_GPUS_PATH, objects.CLAIMS_PATH, objects.CLASSES_PATH):
-                await self._api.get(path, msgspec.Raw, {"limit": "1"})
-        except kube_errors.NotFound:
-            return False
+            if not await discovery.readable(self._api, _PATHS):
+                return False
         except kube_errors.Forbidden as error:
             self._mirror.problems.set("Elastic GPU", _FORBIDDEN.format(error=error))
             return False
@@ -173,14 +168,6 @@ class Claims:
         if self.grants.waiting:
             self.grants.waiting.clear()
             self._wake_all()
-
-
-class _Resource(msgspec.Struct, frozen=True):
-    name: str = ""
-
-
-class _Resources(msgspec.Struct, frozen=True):
-    resources: tuple[_Resource, ...] = ()
 
 
 def _now() -> dt.datetime:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from partage.kube import api as kube
-from partage.kube import errors as kube_errors
+from partage.kube import discovery
 
 VERSION = "elasticgpu.io/v1alpha1"
 KIND = "GPU"
@@ -25,20 +25,7 @@ class Definition(msgspec.Struct, frozen=True):
 
 async def read(api: kube.Api) -> Definition | None:
     """The definition; None if it is not installed. Raises Forbidden if we may not list objects."""
-    try:
-        offered = await api.get(f"/apis/{VERSION}", _Resources)
-    except kube_errors.NotFound:
+    names = await discovery.served(api, VERSION)
+    if "gpus" not in names or not await discovery.readable(api, [PATH]):
         return None
-    names = {resource.name for resource in offered.resources}
-    if "gpus" not in names:
-        return None
-    await api.get(PATH, msgspec.Raw, {"limit": "1"})
     return Definition("gpus/status" in names)
-
-
-class _Resource(msgspec.Struct, frozen=True):
-    name: str = ""
-
-
-class _Resources(msgspec.Struct, frozen=True):
-    resources: tuple[_Resource, ...] = ()
