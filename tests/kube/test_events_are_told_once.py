@@ -58,6 +58,15 @@ async def test_an_event_is_what_kubernetes_asks_for(
     }
 
 
+async def test_what_has_become_so_again_is_told_again(
+    writer: events.Events, server: scripted_server.Server
+) -> None:
+    """In the same words: only who tells it can know."""
+    for news in (False, True, False, True):
+        await writer.tell(POD, "Lost", "its node is gone", news=news)
+    assert len(server.requests) == 3
+
+
 async def test_what_has_no_namespace_is_told_in_the_default_one(
     writer: events.Events, server: scripted_server.Server
 ) -> None:

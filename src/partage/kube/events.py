@@ -44,10 +44,15 @@ class Events:
         self._now = now
         self._written: dict[tuple[About, str, str], None] = {}
 
-    async def tell(self, about: About, reason: str, message: str, *, kind: str = WARNING) -> None:
-        """Attach a text to an object, unless that was done already."""
+    async def tell(
+        self, about: About, reason: str, message: str, *, kind: str = WARNING, news: bool = False
+    ) -> None:
+        """Attach a text to an object, unless that was done already.
+
+        ``news`` says that it has become so again, and is told again.
+        """
         key = (about, reason, message)
-        if key in self._written:
+        if key in self._written and not news:
             return
         namespace = about.namespace or "default"
         try:

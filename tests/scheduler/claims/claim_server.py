@@ -31,6 +31,7 @@ class Server:
     def __init__(self) -> None:
         self.objects: dict[str, dict[str, Any]] = {}
         self.late: list[Callable[[], Any]] = []
+        self.events: list[tuple[str, str]] = []  # names of what they are about, and reasons
         self._versions = itertools.count(1)
         self._uids = itertools.count(1)
 
@@ -107,8 +108,9 @@ class Api:
         self._fate = fate
 
     async def create(self, path: str, body: Any) -> bytes:
-        """Events are not kept."""
+        """Of events only the reasons are kept."""
         if path.endswith("/events"):
+            self._server.events.append((body["involvedObject"]["name"], body["reason"]))
             return b""
         return self._write(lambda: self._server.create(path, copy.deepcopy(body)))
 

@@ -73,8 +73,9 @@ class Controller:
         self._sleep = sleep
         self._busy: set[str] = set()  # objects whose write is under way
         self._doubts: set[str] = set()  # ElasticGPUs that nobody has answered a write about
-        self._told: dict[str, dt.datetime] = {}  # ElasticGPUs: when it was written what is missing
-        self._outdated: set[str] = set()  # ElasticGPUs of which something else is missing by now
+        self._told: dict[str, dt.datetime] = {}  # objects: when it was written what is missing
+        # Objects of which something else is missing by now, and where they are due.
+        self._outdated: dict[str, dict[str, None]] = {}
         self._turns = asyncio.Semaphore(_MOST_AT_ONCE)
         self.writes = 0
 
@@ -210,28 +211,33 @@ class Controller:
             raise
 
     async def _refused(self, this: objects.ElasticGPU, text: str) -> None:
-        """Write why there are no shares; that only the amounts have changed can wait."""
-        name, status = this.metadata.name, this.status
-        if (status.reason, status.message) == (lifecycle.NO_ROOM, text):
-            return
-        if status.reason == lifecycle.NO_ROOM and self._was_told_lately(name):
-            self._outdated.add(name)
-            return
-        self._told = {other: at for other, at in self._told.items() if self._is_recent(at)}
-        self._told[name] = self._now()
+        """Write why there are no shares."""
         waiting = lifecycle.SetElasticGPU(this, objects.Phase.PENDING, lifecycle.NO_ROOM, text)
-        await self._set_elastic_gpu(waiting)
+        status = this.status
+        if (status.phase, status.reason, status.message) != (waiting.phase, waiting.reason, text):
+            await self._set_elastic_gpu(waiting)
 
-    def _was_told_lately(self, name: str) -> bool:
-        return name in self._told and self._is_recent(self._told[name])
+    def _can_wait(self, key: str, due: dict[str, None], before: str, reason: str) -> bool:
+        """Whether only the amounts have changed that are missing, and that was told lately."""
+        if reason != lifecycle.NO_ROOM:
+            return False
+        if before == reason and self._was_told_lately(key):
+            self._outdated[key] = due
+            return True
+        self._told = {other: at for other, at in self._told.items() if self._is_recent(at)}
+        self._told[key] = self._now()
+        return False
+
+    def _was_told_lately(self, key: str) -> bool:
+        return key in self._told and self._is_recent(self._told[key])
 
     def _is_recent(self, at: dt.datetime) -> bool:
         return abs(self._now() - at) < _TOLD_EVERY  # whichever way a clock was set
 
     def _look_at_outdated(self) -> None:
-        for name in [name for name in self._outdated if not self._was_told_lately(name)]:
-            self._outdated.discard(name)
-            self._store.due_elastic_gpus[name] = None
+        for key in [key for key in self._outdated if not self._was_told_lately(key)]:
+            due = self._outdated.pop(key)
+            due[key] = None
 
     def _hold(
         self, this: objects.ElasticGPU, alternatives: tuple[demands.Demand, ...]
@@ -339,16 +345,24 @@ class Controller:
 
     async def _set_claim(self, action: lifecycle.SetClaim) -> None:
         claim, meta = action.claim, action.claim.metadata
+        said = lifecycle.condition(claim)
+        before = said.reason if said is not None else ""
+        if self._can_wait(meta.uid, self._store.due_claims, before, action.reason):
+            return
         this = self._store.elastic_gpu_of(claim)
         bound = action.phase is objects.ClaimPhase.BOUND and this is not None
         status: dict[str, Any] = objects.bound_status(this) if bound and this is not None else {}
         status |= {"phase": str(action.phase), "conditions": [self._condition(action)]}
         await self._patch(_claim_path(claim, "status"), meta, {"status": status})
-        text = action.message or f"bound to ElasticGPU {claim.spec.elastic_gpu_name}"
-        await self._tell("ElasticGPUClaim", meta, action.reason, text)
+        if before != action.reason or action.reason != lifecycle.NO_ROOM:
+            text = action.message or f"bound to ElasticGPU {claim.spec.elastic_gpu_name}"
+            await self._tell("ElasticGPUClaim", meta, action.reason, text)
 
     async def _set_elastic_gpu(self, action: lifecycle.SetElasticGPU) -> None:
         this = action.elastic_gpu
+        name, due = this.metadata.name, self._store.due_elastic_gpus
+        if self._can_wait(name, due, this.status.reason, action.reason):
+            return
         status = {
             "phase": str(action.phase),
             "reason": action.reason,
@@ -360,9 +374,10 @@ class Controller:
             await self._tell("ElasticGPU", this.metadata, action.reason, action.message)
 
     async def _tell(self, kind: str, meta: objects.Metadata, reason: str, text: str) -> None:
+        """Once for each change: it was written on the object, which the next leader reads."""
         about = events.About(kind, meta.name, meta.uid, meta.namespace, objects.API_VERSION)
         importance = events.WARNING if reason in _WARNINGS else events.NORMAL
-        await self._events.tell(about, reason, text, kind=importance)
+        await self._events.tell(about, reason, text, kind=importance, news=True)
 
     def _condition(self, action: lifecycle.SetClaim) -> dict[str, Any]:
         status = "True" if action.phase is objects.ClaimPhase.BOUND else "False"

@@ -290,8 +290,9 @@ def _unallocated(view: ElasticGPUView) -> Action | None:
     this = view.elastic_gpu
     if view.asked.problem:
         return _set(this, objects.Phase.PENDING, view.asked.reason, view.asked.problem)
-    if view.waits:
-        return _set(this, objects.Phase.PENDING, WAITS, _WAITS_TEXT)
+    if view.waits:  # a new leader knows of no pod yet, and what was said before may be so still
+        was_refused = this.status.reason == NO_ROOM
+        return None if was_refused else _set(this, objects.Phase.PENDING, WAITS, _WAITS_TEXT)
     return Allocate(this, view.asked.alternatives)
 
 
