@@ -68,6 +68,13 @@ class Containers:
         rows = [row.split() for row in self._call("tasks", "list").stdout.splitlines()[1:]]
         return [name for name, _pid, status in rows if status != "STOPPED"]
 
+    def sandbox(self, pod_uid: str) -> str:
+        """The ID of a pod's sandbox that runs; empty if none does."""
+        labels = {"io.kubernetes.pod.uid": pod_uid, "io.cri-containerd.kind": "sandbox"}
+        those = ",".join(f'labels."{label}"=={value}' for label, value in labels.items())
+        of_pod = self._call("containers", "list", "--quiet", those).stdout.split()
+        return next(iter({*of_pod}.intersection(self.running())), "")
+
     def exec(self, container: str, *command: str) -> subprocess.CompletedProcess[str]:
         """Run a command in a container, with its environment, and wait for its end."""
         fifos = f"--fifo-dir={self._socket.with_name('fifos')}"

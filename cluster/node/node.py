@@ -220,6 +220,11 @@ class Node:
             raise NoSuchContainer(f"pod {pod} has no shim on {self.name}: it does not run there")
         return shim
 
+    def sandbox(self, pod: str, namespace: str = api.DEFAULT) -> str:
+        """The ID of a pod's sandbox, in which its containers are; empty while it has none."""
+        uid = self.plane.client.get("Pod", pod, namespace)["metadata"]["uid"]
+        return self._containers.sandbox(uid)
+
     def kill_shim(self, pod: str, namespace: str = api.DEFAULT) -> None:
         """End that process, as a crash would."""
         os.kill(self.shim(pod, namespace), signal.SIGKILL)

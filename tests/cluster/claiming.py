@@ -82,7 +82,7 @@ def phase(plane: ControlPlane, kind: str, name: str, expected: str) -> api.Objec
         return now if now.get("status", {}).get("phase") == expected else None
 
     reached: api.Object = making.eventually(
-        is_so, patience_s=60.0, why=lambda: str(plane.client.get(kind, name, space))
+        is_so, why=lambda: str(plane.client.get(kind, name, space))
     )
     return reached
 

@@ -29,7 +29,7 @@ def schedule(plane: ControlPlane, port: int, *, advertised: Iterable[str] = ADVE
 
 
 def eventually(
-    check: Callable[[], Any], *, patience_s: float = 60.0, why: Callable[[], str] = str
+    check: Callable[[], Any], *, patience_s: float = 120.0, why: Callable[[], str] = str
 ) -> Any:
     """What the check returns once it is true; fails if it never is, and says ``why``."""
     deadline = time.monotonic() + patience_s

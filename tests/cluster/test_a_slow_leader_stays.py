@@ -76,7 +76,7 @@ def test_slow_answers_to_everything_change_no_leader(
         assert not replicas[1].is_ready()
         return between.count(RENEWALS, client_status=200) >= renewals + 5
 
-    making.eventually(five_renewals, patience_s=60)
+    making.eventually(five_renewals)
     slow.end()
     between.end_all()
     making.eventually(lambda: all(p["spec"].get("nodeName") for p in plane.client.list_all("Pod")))

@@ -94,7 +94,7 @@ def test_in_and_out_again(nodes: tuple[Node, Node]) -> None:
     assert _said(nodes, "first", "try", "4000").returncode != 0
     plane.client.delete("Pod", "first", grace_seconds=0)
     plane.client.delete("Namespace", SPACE, "")
-    making.eventually(lambda: _tidied(nodes), patience_s=60)
+    making.eventually(lambda: _tidied(nodes))
     making.eventually(lambda: SPACE not in _names(plane, "Namespace"), patience_s=120)
     assert _partage(plane, "cleanup", "cluster").returncode == 0
     left = inventory.taken(plane) - before
@@ -148,7 +148,6 @@ def _only_pods_are_left(nodes: tuple[Node, Node], before: set[tuple[str, str]]) 
     }
     making.eventually(
         lambda: inventory.taken(plane) - before <= expected,
-        patience_s=60,
         why=lambda: str(inventory.taken(plane) - before - expected),
     )
     pod = plane.client.get("Pod", "first")

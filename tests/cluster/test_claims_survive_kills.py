@@ -100,7 +100,7 @@ def _life(plane: ControlPlane, between_looks: Callable[[], None] = lambda: None)
             assert _taken_mib(plane) <= CARD_GIB << 10
             return check()
 
-        making.eventually(look, patience_s=60.0, why=lambda: str(_claims(plane)))
+        making.eventually(look, why=lambda: str(_claims(plane)))
 
     for name in ("a", "b"):
         plane.client.create(claiming.claim(name, CLAIM_MIB))
@@ -132,7 +132,7 @@ def test_a_leader_that_slept_does_no_harm(
         making.eventually(lambda: late.hits)
         _signal(replicas[0], signal.SIGSTOP)
         plane.client.create(claiming.claim("b", CLAIM_MIB))
-        making.eventually(lambda: _is_shared_out(plane), patience_s=60.0)
+        making.eventually(lambda: _is_shared_out(plane))
         late.end()
         _signal(replicas[0], signal.SIGCONT)
         making.eventually(lambda: between.count(SHARES_OF_CLAIMS, server_status=409))

@@ -152,7 +152,7 @@ def test_the_next_leader_goes_on(
     assert replicas[1].metric("partage_gpu_object_writes_total") == 0
     replicas[0].kill()
     defined.client.create(objects.node("n2", cards=1, card_units=16))
-    making.eventually(lambda: tenants(defined) == {"n1-00": [], "n2-00": []}, patience_s=60.0)
+    making.eventually(lambda: tenants(defined) == {"n1-00": [], "n2-00": []})
 
 
 @ONE_FORM

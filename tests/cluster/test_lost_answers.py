@@ -103,7 +103,7 @@ def test_a_binding_that_comes_late_finds_another_version(
     clean_cluster.client.create(objects.pod("a", {MEMORY: 10}))
     making.eventually(lambda: late.hits)
     clean_cluster.stop_scheduler()  # nobody tries the pod again
-    making.eventually(lambda: behind.metric("partage_holds") == 0, patience_s=60)
+    making.eventually(lambda: behind.metric("partage_holds") == 0)
     _bind_b(clean_cluster, behind)
     late.end()
     making.eventually(lambda: between.count(BINDINGS, server_status=409))

@@ -104,7 +104,7 @@ def _shows(command: blocks.Command, environment: dict[str, str]) -> None:
         outputs.append(_output(command, environment))
         return _lines(outputs[-1]) == shown
 
-    making.eventually(is_as_shown, patience_s=60, why=lambda: f"{command}\n{outputs[-1]}")
+    making.eventually(is_as_shown, why=lambda: f"{command}\n{outputs[-1]}")
 
 
 def _output(command: blocks.Command, environment: dict[str, str]) -> str:

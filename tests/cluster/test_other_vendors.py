@@ -99,7 +99,7 @@ def test_no_request_of_partage_lands_there(site: tuple[Node, Node], labelled: No
     (waits,) = [name for name in _names() if not making.node_of(ours.plane, name)]
     making.told(ours.plane, waits, "1 the node has no GPU that Partage knows of")
     client.delete("Pod", next(name for name in _names() if name != waits))
-    making.eventually(lambda: making.node_of(ours.plane, waits) == ours.name, patience_s=60)
+    making.eventually(lambda: making.node_of(ours.plane, waits) == ours.name)
     assert _written(labelled) == before
     problems = {row["object"]: row["text"] for row in _inspection(ours)["problems"]}
     assert "another vendor's cards" in problems[f"node {labelled.name}"]

@@ -198,12 +198,12 @@ def test_the_agent_runs_as_its_manifest_says(
         assert agent["spec"]["hostPID"] is True
         assert _capabilities(agent) == {"drop": ["ALL"], "add": ["KILL"]}
         plane.client.create(_tenant("tenant", _where(agent)))
-        making.eventually(lambda: _is_marked(plane, "tenant"), patience_s=60)
+        making.eventually(lambda: _is_marked(plane, "tenant"))
         assert node.exec("tenant", "main", "gpu", "try", "2500").stdout == "held\n"
         assert node.exec("tenant", "main", "gpu", "try", "3072").returncode == 1
         plane.client.create(escapes.config_map(tmp_path))
         plane.client.create(escapes.pod("greedy", {MEMORY: 2}, nodeSelector=_where(agent)))
-        making.eventually(lambda: _is_marked(plane, "greedy"), patience_s=60)
+        making.eventually(lambda: _is_marked(plane, "greedy"))
         assert node.exec("greedy", "main", *escapes.renamed(7000)).returncode == 128 + 9
         making.eventually(lambda: "it was ended" in "".join(making.events(plane, "greedy")))
         plane.client.delete("ConfigMap", escapes.NAME)

@@ -156,9 +156,7 @@ def test_a_burst_never_exceeds_the_total(plane: ControlPlane) -> None:
     plane.client.create_all(objects.pod(f"p{i}", {MEMORY: 3}, namespace=LAB) for i in range(30))
     names = [f"p{i}" for i in range(30)]
     making.eventually(lambda: sum(_bound(plane, name) for name in names) >= 8)
-    making.eventually(
-        lambda: all(_bound(plane, name) or _events(plane, name) for name in names), patience_s=60
-    )
+    making.eventually(lambda: all(_bound(plane, name) or _events(plane, name) for name in names))
     assert sum(_bound(plane, name) for name in names) == 8
 
 

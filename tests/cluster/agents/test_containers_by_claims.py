@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from cluster import api, objects
+from cluster.node import node as node_module
+from cluster.node.node import Node
 from partage.core import grants
 from partage.dialects import grant_record
 from partage.fence.store import tenants
@@ -21,13 +23,35 @@ ELASTIC_GPUS = "/apis/elasticgpu.io/v1alpha1/elasticgpus"
 SHARE_MIB = 4096
 
 
+@pytest.fixture(scope="module")
+def whole_site(
+    nodes: tuple[Node, Node], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Site]:
+    """A site that knows the kinds from the start: an API server takes its time to remove them."""
+    with claiming.defined(nodes[0].plane):
+        made = Site(nodes, tmp_path_factory.mktemp("site"))
+        try:
+            made.start()
+            yield made
+            node_module.clear(nodes)
+            _clear(made)
+        finally:
+            made.close()
+
+
 @pytest.fixture
 def elastic_gpu(site: Site) -> Iterator[grants.Share]:
-    """The share of an ElasticGPU on the first node, of the claim default/big."""
-    with claiming.defined(site.plane):
-        share = grants.Share(uuid=_uuid(site), index=0, memory_mib=SHARE_MIB)
-        _create(site, share)
-        yield share
+    """The share of an ElasticGPU on the first node, of the claim default/big; nobody has it yet."""
+    share = grants.Share(uuid=_uuid(site), index=0, memory_mib=SHARE_MIB)
+    _create(site, share)
+    yield share
+    node_module.clear(site.nodes)
+    _clear(site)
+
+
+def _clear(site: Site) -> None:
+    claiming.clear(site.plane)
+    making.eventually(lambda: site.client.list_all(claiming.ELASTIC_GPU) == [])
 
 
 def _uuid(site: Site) -> str:
@@ -122,7 +146,7 @@ def test_a_pod_starts_when_its_elastic_gpu_can_be_read(
 ) -> None:
     """It waits while there is none."""
     site.client.call("DELETE", f"{ELASTIC_GPUS}/{ELASTIC_GPU}")
-    # The extender may have noticed the definitions, and then it agrees to the end of the object.
+    # The extender has its finalizer on it, and agrees to the end of the object.
     making.eventually(lambda: site.client.list_all(claiming.ELASTIC_GPU) == [])
     _bind(site, "early", elastic_gpu)
     making.told(site.plane, "early", f"ElasticGPU {ELASTIC_GPU} is gone")

@@ -70,7 +70,7 @@ def test_a_container_that_crashed_starts_again_with_the_same_share(site: Site) -
     site.create(objects.running_pod("again", objects.container(*crashing, limits={MEMORY: 2})))
     (before,) = site.running("again")
     site.exec("again", "sh", "-c", "kill -9 -1")
-    making.eventually(lambda: _restarts(site, "again") >= 1, patience_s=60)
+    making.eventually(lambda: _restarts(site, "again") >= 1)
     (after,) = site.running("again")
     assert sites.shares(after) == sites.shares(before)
     assert site.cards("again") == dict.fromkeys(sites.shares(before), 2048)
@@ -105,7 +105,6 @@ def test_a_pod_that_wants_a_stronger_fence_than_there_is_does_not_start(site: Si
     site.create(objects.running_pod("strict", asking, annotations=wants))
     making.eventually(
         lambda: any("fence driver" in text for text in site.events("strict")),
-        patience_s=60,
         why=lambda: site.describe(["strict"]),
     )
     assert site.pod("strict")["status"]["phase"] == "Pending"

@@ -108,7 +108,6 @@ def _make_anew(site: Site, big: Big) -> None:
 def _running_anew(site: Site, old: api.Object) -> None:
     making.eventually(
         lambda: _runs_anew(site.pod("again"), old),
-        patience_s=60,
         why=lambda: site.describe(["again"]),
     )
 
@@ -213,7 +212,7 @@ def _starts(site: Site, node: Node, name: str) -> None:
     for i in range(10):
         site.create(objects.running_pod(f"{name}-{i}", container, nodeSelector=where))
         ended_or_runs = functools.partial(_ended_or_runs, site, f"{name}-{i}")
-        if making.eventually(ended_or_runs, patience_s=60) == "Running":
+        if making.eventually(ended_or_runs) == "Running":
             return
         time.sleep(1)  # the kubelet is asked again until it has seen it
     raise AssertionError(site.describe([f"{name}-9"]))

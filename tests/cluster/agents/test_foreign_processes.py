@@ -49,7 +49,7 @@ def start(site: Site) -> Iterator[Start]:
     for process in started:
         process.kill()
         process.communicate()
-    making.eventually(lambda: _foreign(site, node) == [0, 0], patience_s=60)
+    making.eventually(lambda: _foreign(site, node) == [0, 0])
     _close(site, site.nodes[1], closed=False)
 
 
@@ -89,7 +89,7 @@ def test_what_was_told_holds_while_no_agent_runs(site: Site, start: Start) -> No
     stranger.wait()
     assert _foreign(site, node) == [0, 3328]
     site.agent(node.name).start()
-    making.eventually(lambda: _foreign(site, node) == [0, 0], patience_s=60)
+    making.eventually(lambda: _foreign(site, node) == [0, 0])
 
 
 def test_tenants_are_not_taken_for_strangers(site: Site) -> None:

@@ -46,7 +46,7 @@ def test_two_run_on_different_cards_and_the_third_waits(site: Site, kind: str) -
     """It says why, also after the extender was killed; when one of the two ends, another runs."""
     site.client.create(_workload(site, kind))
     try:
-        making.eventually(lambda: len(_placed(site)) == 2, patience_s=60)
+        making.eventually(lambda: len(_placed(site)) == 2)
         running = site.running(*sites.names(_placed(site)))
         assert len({uuid for pod in running for uuid in site.cards(_name(pod))}) == 2
         (third,) = [pod for pod in _pods(site) if not pod["spec"].get("nodeName")]

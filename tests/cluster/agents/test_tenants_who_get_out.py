@@ -127,7 +127,7 @@ def test_it_is_told_where_that_was_chosen(
     _label(site, pair, "tell")
     started_s = time.monotonic()
     escape = Escape(site, "greedy")
-    making.eventually(lambda: _row(site, pair)["fence"] == "outside", patience_s=60)
+    making.eventually(lambda: _row(site, pair)["fence"] == "outside")
     _say(capsys, f"from its start to being shown: {time.monotonic() - started_s:.2f} s")
     row = _row(site, pair)
     assert row["used_bytes"] == (EXCESS_MIB + 256) << 20
@@ -153,7 +153,7 @@ def test_its_fenced_processes_are_paused_where_that_was_chosen(site: Site, pair:
     """Their launches wait; the process itself is left alone."""
     _label(site, pair, "pause")
     escape = Escape(site, "greedy")
-    making.eventually(lambda: _row(site, pair)["paused"], patience_s=60)
+    making.eventually(lambda: _row(site, pair)["paused"])
     assert not escape.ended()
     making.eventually(lambda: any("is paused" in text for text in site.events("greedy")))
     _label(site, pair, "end")

@@ -21,7 +21,7 @@ def node(site: Site) -> Iterator[Node]:
     """The node with two cards; they are well before and after."""
     yield site.nodes[0]
     sites.simsmi(site.nodes[0], "reset")
-    making.eventually(lambda: _unhealthy(site, site.nodes[0]) == [], patience_s=60)
+    making.eventually(lambda: _unhealthy(site, site.nodes[0]) == [])
 
 
 @pytest.mark.parametrize("trouble", [("xid", "0", "48"), ("lose", "0")], ids=["xid", "lost"])
@@ -43,7 +43,7 @@ def test_nothing_starts_on_an_unhealthy_card_until_it_is_well(
     assert sites.shares(lucky).keys().isdisjoint(sites.shares(before))
     assert site.pod("before")["status"]["phase"] == "Running"
     sites.simsmi(node, "heal", str(card["index"]))
-    making.eventually(lambda: _unhealthy(site, node) == [], patience_s=60)
+    making.eventually(lambda: _unhealthy(site, node) == [])
     site.running("beside", "too-much")
     making.eventually(lambda: _old_list(site, node) == "")
     making.eventually(lambda: _allocatable(site, node) == 32)

@@ -52,7 +52,7 @@ def test_nodes_that_differ_are_told_and_containers_keep_their_unit(
     making.eventually(lambda: problem in _inspected(site))  # when the kubelet has told its amounts
 
     site.exec("job", "sh", "-c", "kill $(cat /pid)")
-    making.eventually(lambda: _restarts(site) == 1, patience_s=60)
+    making.eventually(lambda: _restarts(site) == 1)
     site.running("job")
     assert site.environment("job") == before
     (held,) = site.tenant(site.pod("job")).cards
