@@ -147,6 +147,23 @@ def test_memory_that_is_short_is_counted_per_card() -> None:
     assert why.text == "container c0: asks for 7 MiB; card 1 has 5 MiB, 2 short, on node n0"
 
 
+@pytest.mark.parametrize(
+    ("demand", "text"),
+    [
+        (share(7), "it asks for 7 MiB; card 0 has 5 MiB, 2 short, on node n0"),
+        (whole(), "it asks for a card of its own; card 0 is in use on node n0"),
+        (share(1, max_tenants=1), "card 0 takes no more tenants on node n0"),
+    ],
+    ids=["memory", "whole card", "tenants"],
+)
+def test_what_has_no_name_is_told_in_a_sentence(demand: demands.Demand, text: str) -> None:
+    """As a claim, whose name stands where the sentence is shown."""
+    fleet = fleet_of(node("n0", 10))
+    grant(fleet, "a", pod(share(5)))
+    claim = demands.PodDemand(containers=(demands.ContainerDemand("", demand),))
+    assert _why(fleet, claim).text == text
+
+
 def test_compute_that_is_short_is_counted() -> None:
     """The card has the memory, but not the time."""
     fleet = fleet_of(node("n0", 10))

@@ -235,10 +235,11 @@ def _lacking(state: NodeState, plan: plans.Plan, requester: _Requester) -> Refus
         text = f"{who} asks for {count} cards; {have}"
         text += f"; processes outside Partage use {strangers} of the others" if strangers else ""
         return refusal(Code.TOO_FEW_CARDS, state.node.name, text, shortages)
-    text = f"{who}: {_shortage_text(nearest)} on node {state.node.name}{_strangers_text(nearest)}"
+    text = f"{_told_of(requester, nearest)} on node {state.node.name}{_strangers_text(nearest)}"
     return refusal(nearest.code, state.node.name, text, shortages)
 
 
+_NAMELESS = "it"
 _TEXTS = {
     Code.CARD_UNHEALTHY: "card {s.index} is not healthy",
     Code.CARD_CORDONED: "card {s.index} is cordoned",
@@ -249,6 +250,14 @@ _TEXTS = {
     Code.COMPUTE: "asks for {s.asked} % compute; card {s.index} has {s.free} %, {s.short} short,",
     Code.MEMORY: "asks for {s.asked} MiB; card {s.index} has {s.free} MiB, {s.short} short,",
 }
+
+
+def _told_of(requester: _Requester, short: Shortage) -> str:
+    """What is short for whom; what has no name, such as a claim, is known from the context."""
+    text = _shortage_text(short)
+    if requester.who != _NAMELESS:
+        return f"{requester.who}: {text}"
+    return f"{_NAMELESS} {text}" if text.startswith("asks ") else text
 
 
 def no_memory(short: Shortage) -> bool:
@@ -329,7 +338,7 @@ def _requesters(plan: plans.Plan) -> list[_Requester]:
 
 
 def _who(container: demands.ContainerDemand) -> str:
-    return f"container {container.name}" if container.name else "it"
+    return f"container {container.name}" if container.name else _NAMELESS
 
 
 def _cards(part: plans.Part) -> str:
