@@ -75,6 +75,15 @@ class FilledMirror:
         self._gone = self.source.choice(self._bound)
         self.mirror.pods.drop(self._gone.metadata.uid)
 
+    def replace(self) -> None:
+        """One pod ends, and another one of its size comes to its node."""
+        last = self._bound.pop()
+        chosen = self.source.randrange(len(self._bound))
+        ended, self._bound[chosen] = self._bound[chosen], last
+        self.mirror.pods.drop(ended.metadata.uid)
+        limits = ended.spec.containers[0].resources.limits
+        self.bind(int(limits[realistic_objects.MEMORY]), ended.spec.node_name)
+
     def _rounds(self, count: int) -> Iterable[str]:
         rounds = -(-count // len(self.names))
         order = self.names * rounds
