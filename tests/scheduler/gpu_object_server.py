@@ -102,11 +102,11 @@ class Server(kube.Api):
         return self._answered(self.store(gpu))
 
     async def delete(self, path: str, *, uid: str = "", version: str = "") -> None:
-        """Remove an object, which is named by nothing else."""
+        """Remove an object, if it is still of this version."""
         assert not uid
-        assert not version
         await self._begin(f"delete {_name(path)}")
-        self._stored(_name(path))
+        if self._stored(_name(path))["metadata"]["resourceVersion"] != version:
+            raise kube_errors.Conflict(409, "Conflict", "the version is another")
         self.remove(_name(path))
         self._answered({})
 

@@ -16,7 +16,14 @@ from hypothesis import strategies as st
 from partage.core import cards, demands, fleet, grants
 from partage.dialects import contract, memory_units
 from partage.kube import errors as kube_errors
-from partage.scheduler.gpu_objects import card_objects, keeper, write_queue
+from partage.scheduler.gpu_objects import (
+    card_objects,
+    definition,
+    keeper,
+    stored_objects,
+    write_queue,
+    writer,
+)
 from partage.scheduler.mirror import mirror as mirrors
 from tests import examples
 from tests.kube import api_clients, scripted_server
@@ -308,6 +315,24 @@ class TestKeeping:
             await second.settled()
             await second.looked()
         assert server.writes == ["patch n1-01"]
+
+    async def test_a_deletion_that_comes_late_removes_nothing(self) -> None:
+        """The card is back by now, and the next leader has written its object."""
+        server, here = Server(), mirror()
+        here.fleet.set_node(node(count=1))
+        [card] = objects(here.fleet).values()
+        stored = stored_objects.StoredObjects(lambda _node: None)
+        hand = writer.Writer(server, definition.Definition(status_apart=False), stored)
+        await hand.write(card.name, card)
+        now = server.store(copy.deepcopy(server.objects[card.name]))
+        with pytest.raises(kube_errors.Conflict):
+            await hand.write(card.name, None)
+        assert list(server.objects) == [card.name]
+        seen = stored.get(card.name)
+        assert seen is not None
+        assert seen.version == now["metadata"]["resourceVersion"]
+        await hand.write(card.name, None)
+        assert not server.objects
 
     async def test_who_does_not_lead_writes_nothing(self) -> None:
         """Until it leads again, and then it writes what it missed."""

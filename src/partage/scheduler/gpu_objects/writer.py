@@ -1,8 +1,8 @@
 """The writer of one object: from what is stored to what should be, in one request or two.
 
-A change names the version that it is made for. So a replica that led before, and whose request
-arrives late, cannot undo what the next one wrote: it gets a conflict, and so does a change of an
-object that somebody else edited meanwhile; it is then read again.
+A change or a deletion names the version that it is made for. So a replica that led before, and whose
+request arrives late, cannot undo what the next one wrote: it gets a conflict, and so does a change
+of an object that somebody else edited meanwhile; it is then read again.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Writer:
         """
         stored = self._stored.get(name)
         if card is None:
-            return 0 if stored is None else await self._delete(name)
+            return 0 if stored is None else await self._delete(name, stored.version)
         if stored is None:
             return await self._create(card)
         return 0 if stored.digest == card.digest else await self._change(card, stored.version)
@@ -88,9 +88,13 @@ class Writer:
         self._stored.note(card.name, gpu.metadata.resource_version, card.digest)
         return requests
 
-    async def _delete(self, name: str) -> int:
-        with contextlib.suppress(kube_errors.NotFound):  # somebody else was quicker
-            await self._api.delete(f"{definition.PATH}/{name}")
+    async def _delete(self, name: str, version: str) -> int:
+        try:
+            with contextlib.suppress(kube_errors.NotFound):  # somebody else was quicker
+                await self._api.delete(f"{definition.PATH}/{name}", version=version)
+        except kube_errors.Conflict:
+            await self._read(name)
+            raise
         self._stored.drop(name)
         return 1
 
