@@ -112,6 +112,7 @@ class Extender:
         self._settled_term = -1  # for which nothing of a predecessor can happen any more
         self._settling_term = -1
         self._settling: asyncio.Future[None] | None = None
+        self._tasks = asyncio.TaskGroup()  # all that goes on
         self._requeue = requeue.Requeue(api, leading=self._leads)
         self._taints = node_taints.NodeTaints(api, leading=self._leads, put=chosen.nodes.taints)
         self.mirror = mirror.Mirror(
@@ -229,7 +230,7 @@ class Extender:
 
     async def work(self) -> NoReturn:
         """All that goes on while requests are answered."""
-        async with asyncio.TaskGroup() as group:
+        async with self._tasks as group:
             if self._lease is not None:
                 group.create_task(self._lease.run())
             group.create_task(self._read(group))
@@ -357,12 +358,20 @@ class Extender:
         if self._settling is None and self._settled_term != self._term and self._may_settle():
             self._settling_term = self._term
             given = self._lease is not None and self._lease.given
-            work = asyncio.sleep(0) if given else self._settle_sent()
-            self._settling = asyncio.ensure_future(work)
+            self._settling = asyncio.ensure_future(self._settle(given=given))
 
-    async def _settle_sent(self) -> None:
-        await self._takeover.run()
-        await self._claims.settle()
+    async def _settle(self, *, given: bool) -> None:
+        await self._read_claims()
+        if not given:
+            await self._takeover.run()
+            await self._claims.settle()
+
+    async def _read_claims(self) -> None:
+        """What ElasticGPUs hold, if their definitions came since this replica looked for them."""
+        if await self._claims.are_served():
+            self._watch_claims(self._tasks)
+        while self._unread():  # noqa: ASYNC110 (what is removed meanwhile is waited for no more)
+            await asyncio.sleep(_TICK_S)
 
     def settled(self, term: int = 0) -> None:
         """Nothing that a predecessor sent can happen any more, in this term."""

@@ -1,6 +1,6 @@
 """The writer of one object: from what is stored to what should be, in one request or two.
 
-A change or a deletion names the version that it is made for. So a replica that led before, and whose
+A change or a deletion names the version that it is made for. So a replica that led before, whose
 request arrives late, cannot undo what the next one wrote: it gets a conflict, and so does a change
 of an object that somebody else edited meanwhile; it is then read again.
 """
