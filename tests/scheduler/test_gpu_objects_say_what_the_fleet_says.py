@@ -318,9 +318,9 @@ class TestKeeping:
 
     async def test_a_deletion_that_comes_late_removes_nothing(self) -> None:
         """The card is back by now, and the next leader has written its object."""
-        server, here = Server(), mirror()
-        here.fleet.set_node(node(count=1))
-        [card] = objects(here.fleet).values()
+        server, of_cards = Server(), mirror()
+        of_cards.fleet.set_node(node(count=1))
+        [card] = objects(of_cards.fleet).values()
         stored = stored_objects.StoredObjects(lambda _node: None)
         hand = writer.Writer(server, definition.Definition(status_apart=False), stored)
         await hand.write(card.name, card)
