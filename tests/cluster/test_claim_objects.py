@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from cluster import api, objects
 from cluster.control_plane.control_plane import ControlPlane
 from cluster.partage_processes import admission_process
 from tests.cluster import admitting, claiming, installing, making, service_accounts, submitting
+from tests.docs import blocks
 
 GROUP = "/apis/elasticgpu.io"
 # As they are published, byte for byte: the version, the spellings, the amount, the placeholder.
@@ -567,6 +569,18 @@ def test_accounts_have_the_rights_that_claims_need(plane: ControlPlane) -> None:
     assert not may(plane, "partage-agent", "patch", "elasticgpus", group=group)
     assert may(plane, "partage-admission", "watch", "elasticgpuclasses", group=group)
     assert not may(plane, "partage-admission", "list", "elasticgpuclaims", group=group)
+
+
+def test_the_example_of_the_page_works_as_it_is_printed(
+    admission: admission_process.Admission, plane: ControlPlane
+) -> None:
+    """Nothing is warned of, and the pod reaches the agent."""
+    example = next(block for block in blocks.of("yaml") if block.page == "docs/claims.md")
+    for written in yaml.safe_load_all(example.text):
+        answer = submitting.submit(plane, "POST", api.path(written["kind"]), json.dumps(written))
+        assert (answer.status, answer.warnings) == (201, []), answer.body
+    (container,) = plane.client.get("Pod", "notebook")["spec"]["containers"]
+    assert container["resources"]["limits"] == {"partage.dev/claim": "1"}
 
 
 def test_people_of_a_namespace_may_claim_there(plane: ControlPlane) -> None:
