@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -64,6 +66,25 @@ class TestRequests:
             annotations={f"{SEED}prepare": "c"},
         )
         assert claims(asking) == {"prepare": "lab/c"}
+
+    def test_containers_are_listed_once_however_many_annotations_there_are(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Whoever may create pods would stop admission with ten thousand of both."""
+        listed: list[str] = []
+
+        def spots(asking: pods.Pod) -> Iterator[pods.Spot]:
+            listed.append(asking.metadata.name)
+            return original(asking)
+
+        original = pods.spots
+        monkeypatch.setattr(pods, "spots", spots)
+        names = [f"c{number}" for number in range(100)]
+        asking = pod(*names, annotations={f"{SEED}{name}": "claim" for name in names})
+        for read in (pod_claims.of, pod_claims.containers, pod_claims.respelled):
+            listed.clear()
+            read(asking)
+            assert len(listed) == 1
 
     REFUSED = {  # noqa: RUF012
         "no such container": (

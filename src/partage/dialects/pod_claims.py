@@ -12,6 +12,7 @@ The kubelet gives devices by the resources of a container, so one that has a cla
 from __future__ import annotations
 
 import contextlib
+import itertools
 import re
 
 from partage.core import errors
@@ -31,10 +32,11 @@ def of(pod: pods.Pod) -> dict[str, str]:
     """The names of the claims, by container; raises DemandError for what cannot be meant."""
     claims: dict[str, str] = {}
     annotations: dict[str, str] = {}
+    present = _present(pod)
     for annotation, text in pod.metadata.annotations.items():
         if not annotation.startswith(PREFIXES):
             continue
-        container, claim = _container(pod, annotation), _claim(annotation, text)
+        container, claim = _container(present, annotation), _claim(annotation, text)
         if claims.setdefault(container, claim) != claim:
             first = rules.annotation_field(annotations[container])
             raise errors.DemandError(
@@ -49,11 +51,11 @@ def of(pod: pods.Pod) -> dict[str, str]:
 
 def containers(pod: pods.Pod) -> set[str]:
     """The containers that annotations name, whatever claims they name for them."""
-    names = set()
+    names, present = set(), _present(pod)
     for annotation in pod.metadata.annotations:
         if annotation.startswith(PREFIXES):
             with contextlib.suppress(errors.DemandError):
-                names.add(_container(pod, annotation))
+                names.add(_container(present, annotation))
     return names
 
 
@@ -77,18 +79,23 @@ def annotation(pod: pods.Pod) -> str:
     return next((name for name in pod.metadata.annotations if name.startswith(PREFIXES)), "")
 
 
-def _container(pod: pods.Pod, annotation: str) -> str:
+def _present(pod: pods.Pod) -> dict[str, None]:
+    """The names of all containers, in order; a pod may have many, and as many annotations."""
+    return dict.fromkeys(spot.container.name for spot in pods.spots(pod))
+
+
+def _container(present: dict[str, None], annotation: str) -> str:
     prefix = next(prefix for prefix in PREFIXES if annotation.startswith(prefix))
     named = annotation.removeprefix(prefix)
-    names = [spot.container.name for spot in pods.spots(pod)]
-    if named in names:
+    if named in present:
         return named
-    if len(names) == 1:
-        return names[0]
+    if len(present) == 1:
+        return next(iter(present))
+    some = itertools.islice(present, rules.MOST_WORDS)
     raise rules.annotation_error(
         annotation,
         f"the pod has no container {rules.shown(named)}",
-        instead="write " + " or ".join(f"{prefix}{name}" for name in names[: rules.MOST_WORDS]),
+        instead="write " + " or ".join(f"{prefix}{name}" for name in some),
     )
 
 
