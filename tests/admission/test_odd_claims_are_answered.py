@@ -9,7 +9,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from partage.admission import claim_reviews, known_classes
+from partage.admission import claim_reviews, known_classes, wire
 from partage.dialects.claims import objects
 from tests.admission import conftest, review_bodies
 
@@ -93,11 +93,18 @@ def test_what_the_definition_refuses_for_its_size_is_not_looked_into() -> None:
 def test_what_a_user_wrote_cannot_disturb_a_terminal() -> None:
     """Nor make the API server drop a warning, or fill the screen."""
     message = _refusal({"a\x1b[31m\n" + "b" * LONG: 1}, elasticGPUClassName="shares")
-    assert message.startswith("claim c: spec.resources.requests[a?[31m?bbb")
-    assert len(message) == 2048
+    assert message.startswith(r"claim c: spec.resources.requests[a\x1b[31m\nbbb")
+    assert len(message) < 1000
     answer = _reviewer().check(_body({MEMORY: 1}, elasticGPUClassName="a\x1b[31m\n"))
     (warning,) = review_bodies.response(answer)["warnings"]
     assert warning == "class a?[31m? is not there yet; the claim waits until it is created"
+
+
+def test_no_refusal_fills_a_screen() -> None:
+    """Whoever wrote its text."""
+    refused = review_bodies.response(wire.refused(wire.decode(_body({})), "long\n" * LONG))
+    assert len(refused["status"]["message"]) == 2048
+    assert refused["status"]["message"].startswith("long?long?")
 
 
 @hypothesis.given(

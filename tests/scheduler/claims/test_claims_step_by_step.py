@@ -348,6 +348,17 @@ def test_how_much_is_missing_is_not_written_each_time_that_it_changes() -> None:
     assert story.message("waits") not in ("", first)
 
 
+def test_what_is_written_on_a_claim_is_short_whatever_it_asks_for() -> None:
+    """Where no webhook was asked; a message is for people, and is stored with the claim."""
+    story = Story()
+    requests = {"requests": {"a\x1b[31m\n" + "b" * 100_000: 1}}
+    story.claim("c", 0, resources=requests)
+    story.rest()
+    assert story.said("c") == ("Pending", "Invalid")
+    assert story.message("c").startswith(r"spec.resources.requests[a\x1b[31m\nbbb")
+    assert len(story.message("c")) < 1000
+
+
 def test_a_claim_of_a_class_that_is_not_there_says_which() -> None:
     """There is nothing wrong with the claim itself, so it is not called invalid."""
     story = Story()

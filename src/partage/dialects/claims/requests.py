@@ -30,6 +30,7 @@ class Reading(msgspec.Struct, frozen=True):
     cautions: tuple[contract.Caution, ...] = ()
 
 
+_LONGEST_NAME = 253 + 1 + 63  # of a resource of Kubernetes, with its domain
 ANY = "elasticgpu.io/gpushare"  # whose rules leave most open: for claims that name no class
 
 
@@ -61,7 +62,7 @@ def capacity(elastic_gpu: objects.ElasticGPU) -> demands.Demand:
     Where it says how many cards it is, what these have is told beside it, for people.
     """
     written = {
-        resource: [(f"spec.capacity[{resource}]", amount)]
+        resource: [(f"spec.capacity[{_named(resource)}]", amount)]
         for resource, amount in elastic_gpu.spec.capacity.items()
     }
     whole = {
@@ -122,9 +123,15 @@ def _resources(claim: objects.ElasticGPUClaim) -> _Written:
     written: _Written = {}
     for kind, chosen in (("requests", resources.requests), ("limits", resources.limits)):
         for resource, amount in chosen.items():
-            field = f"spec.resources.{kind}[{resource}]"
+            field = f"spec.resources.{kind}[{_named(resource)}]"
             written.setdefault(resource, []).append((field, amount))
     return written
+
+
+def _named(resource: str) -> str:
+    """A resource as messages have it: no definition limits the names that users write."""
+    cut = resource if len(resource) <= _LONGEST_NAME else f"{resource[:_LONGEST_NAME]}..."
+    return cut if cut.isprintable() else ascii(cut)[1:-1]
 
 
 def _asking(written: _Written, where: str) -> _Asking:
