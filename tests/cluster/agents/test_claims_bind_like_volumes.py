@@ -186,6 +186,27 @@ def test_pods_that_cannot_have_their_claim_wait_and_are_told(site: Site) -> None
     site.running("second")
 
 
+def test_a_pod_that_is_there_before_its_claim_runs_when_that_comes(site: Site) -> None:
+    """Though nothing else than the pod's next try says where the claim can be bound."""
+    site.create(_pod("early", {"elasticgpu.io/egpuc-main": "later"}))
+    making.told(site.plane, "early", "there is no ElasticGPUClaim default/later")
+    _class(site, egpuBindingMode="WaitForFirstConsumer")
+    _claim(site, "later", 2000)
+    site.running("early")
+
+
+def test_a_class_that_begins_to_share_lets_the_next_pod_in(site: Site) -> None:
+    """It has waited for the end of the first one, which goes on."""
+    _class(site)
+    _claim(site, "c", 2000)
+    _run(site, "first", {"elasticgpu.io/egpuc-main": "c"})
+    site.create(_pod("second", {"elasticgpu.io/egpuc-main": "c"}))
+    making.told(site.plane, "second", "is used by pod default/first")
+    [gpu_class] = site.client.list_all(claiming.CLASS)
+    site.client.patch(claiming.CLASS, gpu_class["metadata"]["name"], {"shared": True}, namespace="")
+    site.running("first", "second")
+
+
 def test_pods_of_a_shared_class_share_one_quota(site: Site) -> None:
     """Both run at once, and together have what the claim has."""
     _class(site, shared=True)

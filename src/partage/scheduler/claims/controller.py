@@ -33,6 +33,7 @@ log = logging.getLogger(__name__)
 TOUCHED = "partage.dev/touched"
 _IDLE_S = 0.05
 _PAUSE_S = 1.0  # after a write that failed
+_LAST_S = 5.0  # for all answers at the end, as a process that ends is not waited for long
 _MOST_AT_ONCE = 8  # writes that are under way
 _TOLD_EVERY = dt.timedelta(seconds=30)  # how much is missing changes whenever a pod comes or goes
 _WARNINGS = {
@@ -106,10 +107,11 @@ class Controller:
     async def finish(self) -> bool:
         """At the end: whether nothing that was sent can happen any more."""
         try:
-            for name in list(self._doubts):
-                await self._ascertain(name)
-        except kube_errors.KubeError as error:
-            log.warning("what became of ElasticGPUs is not known: %s", error.what)
+            async with asyncio.timeout(_LAST_S):
+                for name in list(self._doubts):
+                    await self._ascertain(name)
+        except (kube_errors.KubeError, TimeoutError) as error:
+            log.warning("what became of ElasticGPUs is not known: %s", str(error) or "no answer")
         return not self._doubts
 
     def begin_due(self, group: asyncio.TaskGroup) -> None:
