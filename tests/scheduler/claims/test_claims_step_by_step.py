@@ -159,6 +159,20 @@ def test_a_claim_that_was_made_larger_before_it_was_bound_gets_the_larger_share(
     assert story.made(story.has("c")).spec.capacity == {objects.MEMORY: "5120Mi"}
 
 
+def test_a_claim_that_was_made_larger_without_its_class_is_not_bound_to_less() -> None:
+    """It names what was made for the smaller one, and how much it asks for is known."""
+    story = Story()
+    story.claim("c", 2)
+    while not story.has("c"):
+        story.replica.read()
+        story.replica.work()
+    story.server.delete(f"{objects.CLASSES_PATH}/shares")
+    larger = {"resources": {"requests": {objects.MEMORY: "5Gi"}}}
+    story.server.patch(f"{CLAIMS}/c", {"spec": larger})
+    story.rest()
+    assert story.said("c") == ("Pending", "Unsuited")
+
+
 def test_a_claim_that_names_less_than_it_asks_for_is_told() -> None:
     """And gets it as soon as it asks for what is there."""
     story = Story()

@@ -260,9 +260,11 @@ class ClaimStore:
         if gpu_class is None and claim.class_name:
             problem = lifecycle.without_class(claim)
             return lifecycle.Asked(problem=problem, reason="ClassNotFound")
+        return self._read(claim, requests.ANY if gpu_class is None else gpu_class.provisioner)
+
+    def _read(self, claim: objects.ElasticGPUClaim, provisioner: str) -> lifecycle.Asked:
         if claim.spec.elastic_gpu_name and not requests.asks(claim):
             return lifecycle.Asked()
-        provisioner = requests.ANY if gpu_class is None else gpu_class.provisioner
         try:
             reading = requests.read(claim, provisioner, self._settings())
         except errors.DemandError as error:
@@ -350,6 +352,8 @@ class ClaimStore:
         if was_made and this.spec.elastic_gpu_class_name != claim.class_name:
             return f"ElasticGPU {name} is not of class {claim.class_name}"
         shares, models = self._shares(this)
+        if self.class_of(claim) is None:  # how much it asks for is known all the same
+            request = self._read(claim, requests.ANY)
         if not (shares and request.alternatives):
             return ""
         if requests.met(request.alternatives, shares, models):
