@@ -240,7 +240,17 @@ class Kept:
         before = self.keeper._moment
         self.fleet.set_node(node("marker", count=0))
         await scripted_server.until(lambda: self.keeper._moment != before)
-        await scripted_server.until(lambda: not self.keeper.waiting and not self.keeper._due)
+        await scripted_server.until(
+            lambda: not self.keeper.waiting and self.keeper._due <= self._held_nodes()
+        )
+
+    def _held_nodes(self) -> set[str]:
+        """Those with a hold are due at all times."""
+        return {
+            grant.node
+            for grant in self.fleet.all_grants()
+            if self.fleet.hold_of(grant.pod.uid) is not None
+        }
 
 
 @contextlib.asynccontextmanager
