@@ -312,7 +312,7 @@ class Controller:
             self._freed(grant.node)
 
     async def _touch_at_last(self, name: str) -> None:
-        """The same, however long the API server takes to answer."""
+        """Give an object a new version, however long the API server takes to answer."""
         while True:
             try:
                 await self._touch(name)
