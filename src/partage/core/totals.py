@@ -91,7 +91,7 @@ class Excess(msgspec.Struct, frozen=True, kw_only=True):
         return self.told("this pod")
 
     def told(self, asker: str) -> str:
-        """The same of somebody else who asks, such as a claim."""
+        """The text, about whatever asks: a pod, or a claim."""
         if self.kind is Kind.TOTAL:
             return f"namespace {self.namespace} gets no more cards: {self.problem}"
         most, has, asks = _shown(self.kind, self.most, self.has, self.asks)

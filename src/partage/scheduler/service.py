@@ -252,7 +252,7 @@ class Extender:
     async def leave(self) -> None:
         """Give the lease back, so that another replica need not wait for its end.
 
-        Who takes it then does not look for what is under way, so nothing may be.
+        A replica that takes it does not look for writes under way, so there may be none.
         """
         if self._lease is not None and not self._binder.busy and await self._claims.finish():
             await self._lease.release()

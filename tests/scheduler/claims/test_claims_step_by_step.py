@@ -250,25 +250,6 @@ def test_a_claim_of_the_same_name_gets_nothing_of_the_one_before() -> None:
     assert story.made(before).status.phase is objects.Phase.RELEASED
 
 
-def test_a_claim_whose_class_goes_is_told_so() -> None:
-    """Also if an object was made for it by then; it goes on when the class is back."""
-    story = Story()
-    story.claim("full", CARD_GIB)
-    story.claim("other", CARD_GIB)
-    story.rest()
-    story.claim("c", 2)
-    story.rest()
-    path = f"{objects.CLASSES_PATH}/shares"
-    gpu_class = story.server.get(path)
-    story.server.delete(path)
-    story.server.delete(f"{CLAIMS}/full")
-    story.rest()
-    assert story.said("c") == ("Pending", "ClassNotFound")
-    story.server.create(objects.CLASSES_PATH, {**gpu_class, "metadata": {"name": "shares"}})
-    story.rest()
-    assert story.said("c") == ("Bound", "Bound")
-
-
 def test_a_new_leader_waits_until_it_knows_where_the_first_pod_can_be() -> None:
     """Its predecessor died when the object was there, and its shares were not decided."""
     story = Story()

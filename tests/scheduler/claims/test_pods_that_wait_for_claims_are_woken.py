@@ -128,8 +128,8 @@ def test_a_claim_that_names_what_is_not_there_yet_takes_it_when_it_is() -> None:
     assert story.said("named") == story.said("any") == ("Bound", "Bound")
 
 
-def test_what_was_made_for_a_claim_goes_on_when_its_class_is_back() -> None:
-    """By itself, without that any room appears."""
+def test_a_claim_whose_class_goes_is_told_so_and_goes_on_when_it_is_back() -> None:
+    """Also if an object was made for it by then, and without any room that appears."""
     story = test_claims_step_by_step.Story()
     story.claim("full", 8)
     story.claim("other", 8)
