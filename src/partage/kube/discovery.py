@@ -1,8 +1,8 @@
 """Discovery: which resources of a group's version the API server serves, and to whom.
 
 Where a definition is not installed, its group may not be known at all, or be known without it. That
-is an answer like any other, and no failure. A caller has to wait while the API server
-cannot say: what was not asked about is not the same as what is not there.
+is an answer like any other, and no failure. A caller has to wait while the API server cannot say:
+what was not asked about is not the same as what is not there.
 """
 
 from __future__ import annotations

@@ -57,8 +57,8 @@ class Lease:
     ) -> None:
         self.acquired = asyncio.Event()  # set while leading
         self.term = 0  # how often we began to lead: work of an earlier term is not to be finished
-        # Whether the holder before us gave it back, with all its work done. Who led before may have
-        # work under way that is their own.
+        # Whether the holder before us gave it back, with all its work done. A replica that led
+        # before may have work of its own under way, so for it this is never true.
         self.given = False
         self._api = api
         self._folder = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
@@ -150,7 +150,7 @@ class Lease:
                 await self._create()
             return
         if record.spec.holder_identity != self._identity:
-            self._lose()  # who holds it, or has given it back, may have led
+            self._lose()  # another replica holds it, or may have led and given it back
         if self._may_take(record.spec):
             await self._write(record)
             if not self.acquired.is_set():

@@ -37,8 +37,8 @@ _NOTHING = "-"
 _NOT_INSTALLED = "this cluster does not know claims"
 _INSTALL = "apply deploy/claims.yaml, as docs/claims.md says"
 _UNSEEN = (
-    "no extender has looked at it yet; 'kubectl get pods -n kube-system' shows whether one runs, "
-    "and its log says what keeps it from claims"
+    "no extender has looked at it yet; 'partage doctor --cluster' says whether one runs, and its "
+    "log what keeps it from claims"
 )
 
 

@@ -18,9 +18,8 @@ from partage.dialects.claims import amounts, objects
 Schema = dict[str, Any]
 
 _LONGEST_NAME = 253
-_MOST = (
-    amounts.MOST
-)  # entries of maps and lists; rules look at all of them, and the API server adds that up
+# Entries of maps and lists: rules look at all of them, and the API server adds that up.
+_MOST = amounts.MOST
 _STRING: Schema = {"type": "string"}
 _NAME: Schema = {"type": "string", "maxLength": _LONGEST_NAME}
 
